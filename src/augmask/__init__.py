@@ -1,0 +1,1 @@
+"""Train diffusion models on incomplete tables, generate complete ones (temporary)."""

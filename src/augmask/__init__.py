@@ -1,1 +1,49 @@
-"""Train diffusion models on incomplete tables, generate complete ones (temporary)."""
+"""Train tabular diffusion models on incomplete tables, generate complete ones.
+
+The way of the data, and the folders::
+
+    frame with holes --table--> Table(num, cat, observed) --augment--> Completions
+      --diffusion, train--> denoiser --sample--> codes --table--> complete frame
+      --evaluate--> scores
+
+`missing` makes and describes holes. Heavy libraries are loaded on first use of a name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from augmask.augment.frame import augment
+    from augmask.diffusion.reduce import observed_mean
+    from augmask.missing.simulate import ampute
+    from augmask.model import AugMask, load
+    from augmask.table.infer import infer_schema
+    from augmask.table.schema import Schema
+
+__version__ = "0.1.0"
+__all__ = ["AugMask", "Schema", "ampute", "augment", "infer_schema", "load", "observed_mean"]
+
+_HOME = {
+    "AugMask": "augmask.model",
+    "Schema": "augmask.table.schema",
+    "ampute": "augmask.missing.simulate",
+    "augment": "augmask.augment.frame",
+    "infer_schema": "augmask.table.infer",
+    "load": "augmask.model",
+    "observed_mean": "augmask.diffusion.reduce",
+}
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'augmask' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -7,6 +7,10 @@ and the fix. `exit_code` is what the command line returns for the error.
 from __future__ import annotations
 
 
+class AugMaskWarning(UserWarning):
+    """Something about a table that its owner should know; work goes on."""
+
+
 class AugMaskError(Exception):
     """Base of everything that augmask raises on purpose."""
 

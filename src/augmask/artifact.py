@@ -1,0 +1,114 @@
+"""The `.augmask` file: a zip of manifest.json, tensors.safetensors and checksums.json.
+
+Nothing in it is ever executed: JSON and plain arrays only. Everything is checked before
+any of it is used, so a damaged, foreign or newer file ends in one sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import zipfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from augmask.errors import ArtifactError
+from augmask.files import written_whole
+
+FORMAT = 1
+MANIFEST, TENSORS, CHECKSUMS = "manifest.json", "tensors.safetensors", "checksums.json"
+LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
+
+
+def _library_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    return versions | {name: version(name) for name in LIBRARIES}
+
+
+def write_artifact(
+    path: str | Path, manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """Write a model file, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+    manifest : mapping
+        JSON-safe facts; format number and library versions are added.
+    arrays : mapping of name to array
+    """
+    head = {"format": FORMAT, "libraries": _library_versions(), **manifest}
+    members = {
+        MANIFEST: json.dumps(head, indent=1, allow_nan=False).encode(),
+        TENSORS: save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}),
+    }
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
+    members[CHECKSUMS] = json.dumps(sums).encode()
+    with written_whole(path) as part, zipfile.ZipFile(part, "w") as archive:
+        for name, data in members.items():
+            # a fixed date: same model, same bytes
+            archive.writestr(zipfile.ZipInfo(name), data)
+
+
+def _read_members(path: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            if sorted(names) != sorted((MANIFEST, TENSORS, CHECKSUMS)):
+                raise ArtifactError(f"{path} is not a model of augmask: it holds {names}")
+            if any(i.compress_type != zipfile.ZIP_STORED for i in archive.infolist()):
+                raise ArtifactError(f"{path} was packed by another program; save it anew")
+            return {name: archive.read(name) for name in names}
+    except FileNotFoundError as error:
+        raise ArtifactError(f"there is no model file {path}") from error
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise ArtifactError(
+            f"{path} is not a model of augmask, or it is damaged: {error}; "
+            "copy or fit it again"
+        ) from error
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(data)
+    except ValueError as error:
+        raise ArtifactError(f"{path} is damaged: its {what} is not JSON") from error
+    if not isinstance(parsed, dict):
+        raise ArtifactError(f"{path} is damaged: its {what} is not an object")
+    return parsed
+
+
+def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the manifest and the arrays of a model file, after checking both."""
+    path = Path(path)
+    members = _read_members(path)
+    manifest = _parse(path, members[MANIFEST], "manifest")
+    found = manifest.get("format")
+    if isinstance(found, int) and found > FORMAT:
+        raise ArtifactError(
+            f"{path} has format {found}, this augmask reads up to {FORMAT}; "
+            "update augmask to load it"
+        )
+    if found != FORMAT:
+        raise ArtifactError(f"{path} has no known format number, got {found!r}")
+    sums = _parse(path, members[CHECKSUMS], "list of checksums")
+    for name in (MANIFEST, TENSORS):
+        if sums.get(name) != hashlib.sha256(members[name]).hexdigest():
+            raise ArtifactError(
+                f"{path} is damaged: {name} does not match its checksum; "
+                "copy or fit it again"
+            )
+    try:
+        return manifest, load_tensors(members[TENSORS])
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ArtifactError(f"{path} is damaged: {error}") from error

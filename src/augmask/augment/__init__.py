@@ -1,0 +1,69 @@
+"""Put plausible numbers in holes, so that a network gets complete input: T(z | x, m).
+
+`AUGMENTERS` maps the names of the rules to functions that make them; the modules
+behind a name are imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from augmask.errors import UsageError
+
+if TYPE_CHECKING:
+    from augmask.augment.base import Augmenter
+
+
+def _lazy(module: str, rule: str) -> Callable[[], Augmenter]:
+    def make() -> Augmenter:
+        made: Augmenter = getattr(import_module(f"augmask.augment.{module}"), rule)()
+        return made
+
+    return make
+
+
+AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
+    "zero": _lazy("marginal", "Zero"),
+    "mean": _lazy("marginal", "Mean"),
+    "noise": _lazy("marginal", "Noise"),
+    "ecdf": _lazy("marginal", "Ecdf"),
+    "mice": _lazy("chained", "Mice"),
+    "lgbm-d": _lazy("boosted", "LgbmD"),
+    "lgbm-s": _lazy("boosted", "LgbmS"),
+    "lgbm-s-calibrated": _lazy("boosted", "LgbmSCalibrated"),
+    "lgbm-chain": _lazy("chained", "LgbmChain"),
+}
+
+
+def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
+    """Return the rule of that name; an object with `fit` and `draw` is returned as is.
+
+    Examples
+    --------
+    >>> type(resolve_augmenter("mean")).__name__
+    'Mean'
+    >>> resolve_augmenter("lgbms")
+    Traceback (most recent call last):
+    augmask.errors.UsageError: Unknown augmenter 'lgbms'; did you mean 'lgbm-s'?
+    """
+    if isinstance(augmenter, str):
+        if augmenter in AUGMENTERS:
+            return AUGMENTERS[augmenter]()
+        near = difflib.get_close_matches(augmenter.lower(), AUGMENTERS, n=1)
+        hint = (
+            f"; did you mean {near[0]!r}?"
+            if near
+            else f": expected one of {', '.join(AUGMENTERS)}."
+        )
+        raise UsageError(f"Unknown augmenter {augmenter!r}{hint}")
+    if callable(getattr(augmenter, "fit", None)) and callable(
+        getattr(augmenter, "draw", None)
+    ):
+        return augmenter
+    raise UsageError(
+        "An augmenter is a name or an object with the methods fit and draw, "
+        f"got {augmenter!r}."
+    )

@@ -1,0 +1,153 @@
+"""LGBM-D and LGBM-S: the paper's Algorithm 1, one conditional model per column.
+
+Each factor T_j sees the other columns with their holes and their mask bits, and the
+holes of a row are drawn independently of each other given that context.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from augmask.augment.bend import bend
+from augmask.augment.conditional import (
+    N_FOLDS,
+    Spread,
+    fit_and_predict,
+    longest_first,
+    stacked,
+)
+from augmask.augment.moments import CatMoments, Moments, NumMoments, draw_moments
+from augmask.augment.workers import run_each
+from augmask.errors import NotFittedError
+from augmask.table.carrier import Table
+
+if TYPE_CHECKING:
+    from augmask.progress import Progress
+
+
+def _nothing_missing(card: int | None) -> NumMoments | CatMoments:
+    if card is None:
+        return NumMoments(np.zeros(0, np.float32), np.zeros(0, np.float32))
+    return CatMoments(np.zeros((0, card), np.float32))
+
+
+def fit_moments(
+    table: Table,
+    spread: Spread,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Moments:
+    """Fit every column that has holes and return the moments of the holes."""
+    layout = table.layout
+    columns = longest_first(table)
+    folds = None
+    if spread == "log-chi2" and columns:
+        folds = rng.permutation(np.arange(len(table)) % N_FOLDS).astype(np.int8)
+    x = stacked(table)
+    calls = [(x, table.observed, j, card, spread, folds) for j, card in columns]
+    found: dict[int, NumMoments | CatMoments] = {}
+    results = run_each(fit_and_predict, calls, cells=x.size, n_jobs=n_jobs)
+    for done, (i, moments) in enumerate(results, start=1):
+        found[columns[i][0]] = moments
+        if progress is not None:
+            progress("augment", done, len(columns), {})
+    cards: list[int | None] = [None] * layout.n_num + list(layout.cards)
+    every = [found.get(j, _nothing_missing(card)) for j, card in enumerate(cards)]
+    return Moments(
+        tuple(m for m in every if isinstance(m, NumMoments)),
+        tuple(m for m in every if isinstance(m, CatMoments)),
+    )
+
+
+class _Boosted:
+    """What the LightGBM rules share: fit moments once, draw from them often."""
+
+    stochastic: ClassVar[bool] = True
+    spread: Spread
+
+    def __init__(
+        self, *, eta: float = 0.0, lam: float = 1.0, n_jobs: int | None = None
+    ) -> None:
+        self.eta = eta
+        self.lam = lam
+        self.n_jobs = n_jobs
+
+    def fit(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Fit the conditional models and keep the moments of the holes."""
+        self.table_ = table
+        self.moments_ = fit_moments(table, self.spread, rng, self.n_jobs, progress)
+        return self
+
+    def draw(self, rng: np.random.Generator) -> Table:
+        """Return the table with a fresh draw in its holes."""
+        if not hasattr(self, "moments_"):
+            raise NotFittedError("Call fit before draw: no moments were learned yet.")
+        if self.table_.observed.all():
+            return self.table_
+        bent = bend(self.table_, self.moments_, self.eta, self.lam)
+        return draw_moments(self.table_, bent, rng)
+
+
+class LgbmS(_Boosted):
+    """Algorithm 1: Gaussian and categorical draws around LightGBM predictions.
+
+    Parameters
+    ----------
+    eta : float in [0, 1]
+        Context bias of the paper's misspecification study; 0 is LGBM-S itself.
+    lam : float, at least 0
+        Stochasticity of that study; 1 is LGBM-S itself. Both may be changed on a
+        fitted object: they act on draws, not on the fit.
+    n_jobs : int, optional
+        Worker processes; all usable cores by default. Draws do not depend on it.
+
+    Notes
+    -----
+    As printed in the paper, σ̂ comes out at about 0.53 of the conditional standard
+    deviation, because E[log r²] lies 1.2704 below log σ². `LgbmSCalibrated` corrects
+    that; in trials the printed rule trained the better generator.
+
+    Examples
+    --------
+    >>> from augmask.table.carrier import Layout
+    >>> x = np.linspace(-1.0, 1.0, 200)
+    >>> observed = np.ones((200, 2), dtype=bool)
+    >>> observed[::4, 1] = False
+    >>> table = Table(
+    ...     np.stack([x, x], axis=1),
+    ...     np.zeros((200, 0), dtype=int),
+    ...     observed,
+    ...     Layout(("a", "b"), (), ()),
+    ... )
+    >>> rule = LgbmS().fit(table, np.random.default_rng(0))
+    >>> complete = rule.draw(np.random.default_rng(1))
+    >>> bool(np.abs(complete.num[:, 1] - x).max() < 0.2)
+    True
+    """
+
+    spread: Spread = "paper"
+
+
+class LgbmSCalibrated(_Boosted):
+    """LGBM-S with an unbiased spread: 1.2704 added to log r², r out of fold.
+
+    In-sample residuals are too small and the mean of log r² lies below log σ²; this
+    rule mends both. Numeric columns cost five further fits of the mean model.
+    """
+
+    spread: Spread = "log-chi2"
+
+
+class LgbmD(_Boosted):
+    """The deterministic variant: predicted means and most probable classes."""
+
+    stochastic: ClassVar[bool] = False
+    spread: Spread = "none"
+
+    def __init__(self, *, n_jobs: int | None = None) -> None:
+        super().__init__(lam=0.0, n_jobs=n_jobs)

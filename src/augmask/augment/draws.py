@@ -1,0 +1,214 @@
+"""How many completions of the table exist, and which one an epoch of training sees.
+
+`one` fixed draw is the paper's default. `cycle:k` switches the whole table to the next
+of k cached draws each epoch. `anchor:k:rho` uses a fixed draw with probability ρ and
+otherwise a cached one. `stack:k` (ours) lets every row live in the training set k
+times, each time with another draw in its holes and the same mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from augmask.errors import UsageError
+from augmask.table.carrier import Table
+
+if TYPE_CHECKING:
+    from augmask.augment.base import Augmenter
+    from augmask.progress import Progress
+
+Kind = Literal["one", "cycle", "anchor", "stack"]
+
+FORMS = "'one', 'cycle:K', 'anchor:K:RHO' or 'stack:K', for example 'stack:4'"
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A policy of draws.
+
+    Parameters
+    ----------
+    kind : {"one", "cycle", "anchor", "stack"}
+    k : int
+        Size of the cache; of "anchor" the anchor itself comes on top.
+    rho : float
+        Share of epochs that see the anchor; only "anchor" uses it.
+
+    Examples
+    --------
+    >>> Draws.parse("anchor:30:0.8")
+    Draws(kind='anchor', k=30, rho=0.8)
+    >>> str(Draws.parse("stack:4")), Draws.parse("anchor:30:0.8").n_draws
+    ('stack:4', 31)
+    """
+
+    kind: Kind = "one"
+    k: int = 1
+    rho: float = 1.0
+
+    def __post_init__(self) -> None:
+        wrong = (
+            self.kind not in get_args(Kind)
+            or self.k < 1
+            or (self.kind == "one" and self.k != 1)
+            or not 0.0 <= self.rho <= 1.0
+        )
+        if wrong:
+            raise UsageError(
+                f"Draws must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
+                f"got kind={self.kind!r}, k={self.k}, rho={self.rho}."
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Draws:
+        """Read a policy from its name."""
+        kind, *numbers = text.split(":")
+        expected = {"one": 0, "cycle": 1, "anchor": 2, "stack": 1}
+        try:
+            if expected[kind] != len(numbers):
+                raise ValueError
+            k = int(numbers[0]) if numbers else 1
+            rho = float(numbers[1]) if len(numbers) > 1 else 1.0
+        except (KeyError, ValueError):
+            raise UsageError(f"Draws must be {FORMS}; got {text!r}.") from None
+        return cls(cast(Kind, kind), k, rho)
+
+    def __str__(self) -> str:
+        if self.kind == "one":
+            return "one"
+        if self.kind == "anchor":
+            return f"anchor:{self.k}:{self.rho:g}"
+        return f"{self.kind}:{self.k}"
+
+    @property
+    def n_draws(self) -> int:
+        """How many completions the policy needs."""
+        return self.k + 1 if self.kind == "anchor" else self.k
+
+    def draw_of_epoch(self, epoch: int, rng: np.random.Generator) -> int | None:
+        """Return which draw the whole table shows in `epoch`, counted from 0.
+
+        None means no single one: with "stack" an epoch visits every pair of a row
+        and a draw once.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> [Draws.parse("cycle:3").draw_of_epoch(epoch, rng) for epoch in range(4)]
+        [0, 1, 2, 0]
+        """
+        if self.kind == "stack":
+            return None
+        if self.kind == "cycle":
+            return epoch % self.k
+        if self.kind == "anchor" and rng.random() >= self.rho:
+            # By epoch and not by a counter, so that a resumed run needs no memory.
+            return 1 + epoch % self.k
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Completions:
+    """k completions of one table, with memory for the missing cells only.
+
+    Parameters
+    ----------
+    table : Table
+        Completed with draw 0. Its layout may hold a reserved code.
+    num_fill : float32 array [k, numeric holes]
+        Holes in row-major order of `table.num`.
+    cat_fill : int32 array [k, categorical holes]
+        Holes in row-major order of `table.cat`.
+    policy : Draws
+    """
+
+    table: Table
+    num_fill: npt.NDArray[np.float32]
+    cat_fill: npt.NDArray[np.int32]
+    policy: Draws
+
+    @property
+    def n_draws(self) -> int:
+        """How many completions there are."""
+        return len(self.num_fill)
+
+    def completion(self, i: int) -> Table:
+        """Return the table completed with draw `i`."""
+        num, cat = self.table.num.copy(), self.table.cat.copy()
+        num[~self.table.num_observed] = self.num_fill[i]
+        cat[~self.table.cat_observed] = self.cat_fill[i]
+        return self.table.filled(num, cat)
+
+    def draw_of_epoch(self, epoch: int, rng: np.random.Generator) -> int | None:
+        """Return the policy's choice for `epoch`; see `Draws.draw_of_epoch`."""
+        return self.policy.draw_of_epoch(epoch, rng)
+
+
+def check_completion(table: Table, filled: Table) -> None:
+    """Raise `UsageError` unless `filled` keeps the promises of `Augmenter.draw`."""
+    layout = filled.layout
+    if layout.names != table.layout.names or not np.array_equal(
+        filled.observed, table.observed
+    ):
+        broken = "keep the features and the mask"
+    elif not (
+        np.array_equal(filled.num[table.num_observed], table.num[table.num_observed])
+        and np.array_equal(
+            filled.cat[table.cat_observed], table.cat[table.cat_observed]
+        )
+    ):
+        broken = "leave observed cells as they are"
+    elif not np.isfinite(filled.num).all():
+        broken = "fill every numeric hole with a finite number"
+    elif ((filled.cat < 0) | (filled.cat >= np.array(layout.cards, dtype=int))).any():
+        broken = "fill every categorical hole with a code of the layout"
+    else:
+        return
+    raise UsageError(f"The draw of an augmenter must {broken}; this one does not.")
+
+
+def complete(
+    augmenter: Augmenter,
+    table: Table,
+    policy: Draws,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Completions:
+    """Fit `augmenter` on `table` and draw as many completions as `policy` asks for.
+
+    Where all draws would be equal (no holes, or a rule that says it is not
+    stochastic) one is drawn and the policy becomes "one": copies of the same row
+    would only change the order in which training meets the data.
+
+    Examples
+    --------
+    >>> from augmask.augment.marginal import Ecdf
+    >>> from augmask.table.carrier import Layout
+    >>> table = Table(
+    ...     np.array([[1.0], [2.0], [0.0]]),
+    ...     np.zeros((3, 0), dtype=int),
+    ...     np.array([[True], [True], [False]]),
+    ...     Layout(("a",), (), ()),
+    ... )
+    >>> rng = np.random.default_rng(0)
+    >>> drawn = complete(Ecdf(), table, Draws.parse("stack:4"), rng)
+    >>> drawn.n_draws, drawn.num_fill.shape, drawn.completion(3).num.shape
+    (4, (4, 1), (3, 1))
+    """
+    augmenter.fit(table, rng, progress)
+    if table.observed.all() or not getattr(augmenter, "stochastic", True):
+        policy = Draws("one")
+    k = policy.n_draws
+    num_holes, cat_holes = ~table.num_observed, ~table.cat_observed
+    num_fill = np.empty((k, int(num_holes.sum())), dtype=np.float32)
+    cat_fill = np.empty((k, int(cat_holes.sum())), dtype=np.int32)
+    for i in range(k):
+        filled = augmenter.draw(rng)
+        check_completion(table, filled)
+        num_fill[i], cat_fill[i] = filled.num[num_holes], filled.cat[cat_holes]
+    first = Completions(filled, num_fill, cat_fill, policy)
+    return Completions(first.completion(0), num_fill, cat_fill, policy)

@@ -1,0 +1,317 @@
+"""The command line: `augmask inspect | fit | sample | demo`.
+
+Results go to standard output, everything else to standard error. Heavy libraries are
+imported inside the commands, so `augmask --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from augmask.errors import AugMaskError, AugMaskWarning, UsageError
+
+if TYPE_CHECKING:
+    from augmask.progress import Progress
+
+app = typer.Typer(
+    name="augmask",
+    help="Train diffusion models on incomplete tables; generate complete ones.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Data = Annotated[
+    Path, typer.Argument(help="table: .csv, .csv.gz, .parquet or .feather")
+]
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="TOML file with settings per column")
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="print one JSON document on standard output")
+]
+Seed = Annotated[int, typer.Option("--seed", help="same seed, same result")]
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    typer.echo(json.dumps(document, indent=1))
+
+
+@contextmanager
+def _progress(as_json: bool) -> Iterator[Progress]:
+    """Give JSON lines, a bar on a terminal, or silence."""
+    from augmask.progress import JsonLines, TerminalBar, silent
+
+    if as_json:
+        yield JsonLines(sys.stderr)
+    elif sys.stderr.isatty():
+        with TerminalBar() as bar:
+            yield bar
+    else:
+        yield silent
+
+
+@contextmanager
+def _notes() -> Iterator[list[str]]:
+    """Collect augmask's warnings, said once each on leaving."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AugMaskWarning)
+        yield notes
+    for warning in caught:
+        text = str(warning.message)
+        if not issubclass(warning.category, AugMaskWarning):
+            warnings.showwarning(
+                text, warning.category, warning.filename, warning.lineno
+            )
+        elif text not in notes:
+            notes.append(text)
+            _say(f"note: {text}")
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Turn `name=value` texts into settings; numbers become numbers."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set needs NAME=VALUE, got {pair!r}")
+        settings[name.strip()] = _number_or_text(text.strip())
+    return settings
+
+
+def _number_or_text(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+@app.callback()
+def _common(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="show the traceback of an error")
+    ] = False,
+) -> None:
+    """Train diffusion models on incomplete tables; generate complete ones."""
+
+
+@app.command()
+def inspect(
+    data: Data,
+    schema: SchemaFile = None,
+    save_schema: Annotated[
+        Path | None,
+        typer.Option(help="write what was inferred to this TOML file, to be edited"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what each column is taken for, where the holes are, and what stands out."""
+    from augmask.missing.describe import describe
+    from augmask.table.frames import read_frame
+    from augmask.table.infer import hole_mask, infer_schema
+
+    frame = read_frame(data)
+    found = infer_schema(frame, schema)
+    facts = describe(frame, hole_mask(frame, found))
+    if save_schema is not None:
+        found.to_toml(save_schema)
+    if as_json:
+        _print_json(
+            {
+                "columns": [column.to_dict() for column in found],
+                "missing": facts.to_dict(),
+                "notes": found.notes(),
+            }
+        )
+        return
+    typer.echo(f"{data}: {len(frame):,} rows, {len(found)} columns")
+    typer.echo(
+        f"holes: {facts.rate:.1%} of all cells, "
+        f"{facts.complete_rows:,} complete rows, {facts.n_patterns:,} patterns\n"
+    )
+    typer.echo(str(found))
+    if facts.rate:
+        typer.echo("\nmost frequent patterns (rows: columns missing together)")
+        for names, count in facts.patterns[:5]:
+            typer.echo(f"{count:>9,}: {', '.join(map(str, names)) or '(none)'}")
+    for note in found.notes():
+        _say(f"note: {note}")
+
+
+@app.command()
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
+    backbone: Annotated[str, typer.Option(help="diffusion model")] = "cdtd",
+    augmenter: Annotated[str, typer.Option(help="rule that fills holes")] = "lgbm-s",
+    supervise: Annotated[
+        str, typer.Option(help="cells that the loss counts: observed or all")
+    ] = "observed",
+    preset: Annotated[
+        str, typer.Option(help="auto, fast, balanced or paper")
+    ] = "auto",
+    steps: Annotated[int | None, typer.Option(help="training steps")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="wall-clock budget of the whole fit")
+    ] = None,
+    seed: Seed = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    schema: SchemaFile = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="save the training here and go on from here if killed"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="any other setting, e.g. --set draws=stack:8"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn from an incomplete table and write a model file."""
+    from augmask.files import check_writable
+    from augmask.model import AugMask
+
+    check_writable(out)
+    options = _parse_settings(settings or [])
+    if steps is not None:
+        options["steps"] = steps
+    began = time.monotonic()
+    model = AugMask(
+        backbone=backbone,
+        augmenter=augmenter,
+        supervise=supervise,  # type: ignore[arg-type]
+        preset=preset,
+        options=options,
+        seed=seed,
+        device=device,
+    )
+    with _notes() as notes, _progress(as_json) as progress:
+        model.fit(data, schema, max_minutes, checkpoint, progress)
+    model.save(out)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    held_out = model.history_["held_out"].min()
+    facts = {
+        "model": str(out),
+        "preset": model.preset_,
+        "steps": int(model.history_["step"].iloc[-1]),
+        "best_step": model.training_["best_step"],
+        "stopped": model.training_["stopped"],
+        "loss": float(model.history_["loss"].iloc[-1]),
+        "held_out": None if held_out != held_out else float(held_out),
+        "seconds": round(time.monotonic() - began, 1),
+        "notes": notes,
+    }
+    if as_json:
+        _print_json(facts)
+        return
+    watched = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
+    typer.echo(
+        f"{out}: preset {facts['preset']}, {facts['steps']:,} steps, "
+        f"loss {facts['loss']:.4f}{watched}, {facts['seconds']} s"
+    )
+
+
+@app.command()
+def sample(
+    model: Annotated[Path, typer.Argument(help="model file, *.augmask")],
+    n: Annotated[int, typer.Option("-n", "--rows", help="how many rows")],
+    out: Annotated[
+        Path, typer.Option("--out", help=".csv, .csv.gz, .parquet or .feather")
+    ],
+    seed: Seed = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Generate complete rows and write them to a file, any number of them."""
+    from augmask.model import load
+    from augmask.sample.stream import check_output
+
+    check_output(out)
+    began = time.monotonic()
+    with _progress(as_json) as progress:
+        rows = load(model, device).sample_to(out, n, seed, progress)
+    seconds = round(time.monotonic() - began, 1)
+    if as_json:
+        _print_json({"rows": rows, "file": str(out), "seconds": seconds})
+    else:
+        typer.echo(f"{out}: {rows:,} complete rows in {seconds} s")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="folder for the results")] = Path(
+        "augmask-demo"
+    ),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare three strategies on an embedded clinic table whose truth is known."""
+    from augmask.demo.compare import compare_strategies
+
+    if not as_json:
+        _say(
+            "A clinic table with about 40 % holes, whose complete truth is known.\n"
+            "Each strategy learns from the holes; its synthetic rows meet the truth.\n"
+        )
+    results = []
+    with _notes(), _progress(as_json) as progress:
+        results = list(compare_strategies(out, seed=seed, progress=progress))
+    if as_json:
+        _print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
+        return
+    typer.echo(f"\n{'strategy':10}{'Shape':>8}{'Trend':>8}{'time':>8}   what it does")
+    for r in results:
+        typer.echo(
+            f"{r.strategy:10}{r.shape:8.3f}{r.trend:8.3f}{r.seconds:6.0f} s   {r.meaning}"
+        )
+    typer.echo(
+        "\nShape: how alike single columns are to the truth; Trend: pairs of columns. "
+        "1 is best."
+    )
+    for name, meaning in (
+        ("clinic-incomplete.csv", "what the models saw"),
+        ("clinic-truth.csv", "what they never saw"),
+        ("clinic-synthetic.csv", "complete synthetic rows by AugMask"),
+        ("clinic.augmask", f"the model: augmask sample {out}/clinic.augmask -n 1000 "
+         "--out rows.csv"),
+    ):
+        typer.echo(f"  {out / name}: {meaning}")
+
+
+def main() -> None:
+    """Run the command line; an error is one sentence and an exit code."""
+    arguments = sys.argv[1:]
+    # wherever it stands: people add it to the end of the command that failed
+    debug = "--debug" in arguments
+    try:
+        app(args=[a for a in arguments if a != "--debug"], prog_name="augmask")
+    except (AugMaskError, MemoryError, KeyboardInterrupt) as error:
+        if debug:
+            traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            _say("augmask: stopped")
+            sys.exit(130)
+        if isinstance(error, MemoryError):
+            _say("augmask: out of memory; use fewer rows or columns")
+            sys.exit(3)
+        _say(f"augmask: {error}")
+        sys.exit(error.exit_code)

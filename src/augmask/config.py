@@ -1,0 +1,151 @@
+"""Settings: one frozen record, three presets, and how `auto` chooses.
+
+`paper` is the paper's size and budget. `balanced` and `fast` are for CPUs; what they
+cost and give is measured in `docs/presets.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from augmask.augment.draws import Draws
+from augmask.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that shapes a run and is not data, strategy or seed.
+
+    Parameters
+    ----------
+    width, depth, time_width : int
+        Size of the network.
+    batch, steps : int
+        Rows a step, and how many steps.
+    lr, warmup, ema : float, int, float
+        Peak learning rate, steps to reach it, decay of the weight average.
+    draws : str
+        How many completions of the holes are trained on: `one` (the paper), `stack:4`,
+        `cycle:10`, `anchor:30:0.8`.
+    holdout : float
+        Share of observed cells hidden from the loss to watch it on.
+    patience : int
+        Stop after so many looks at the held-out cells without progress; 0 never stops.
+    sampling_steps, solver : int, str
+        Steps of the sampler, `euler` or `multistep`.
+    sampling_batch : int
+        Rows generated at once.
+    """
+
+    width: int = 796
+    depth: int = 5
+    time_width: int = 256
+    batch: int = 4096
+    steps: int = 30_000
+    lr: float = 1e-3
+    warmup: int = 1000
+    ema: float = 0.999
+    draws: str = "one"
+    holdout: float = 0.0
+    patience: int = 0
+    sampling_steps: int = 200
+    solver: str = "euler"
+    sampling_batch: int = 16_384
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            kind = {"int": int, "float": (int, float), "str": str}[str(field.type)]
+            if not isinstance(value, kind) or isinstance(value, bool):
+                raise UsageError(
+                    f"{field.name} must be of type {field.type}, got {value!r}"
+                )
+            lowest = 0 if field.name in ("holdout", "patience", "warmup") else 1e-12
+            if field.type != "str" and not lowest <= value < float("inf"):
+                word = "at least 0" if lowest == 0 else "above 0"
+                raise UsageError(f"{field.name} must be {word}, got {value!r}")
+        for name in ("holdout", "ema"):
+            if getattr(self, name) >= 1:
+                raise UsageError(f"{name} must be below 1, got {getattr(self, name)!r}")
+        if self.solver not in ("euler", "multistep"):
+            raise UsageError(
+                f"solver must be 'euler' or 'multistep', got {self.solver!r}"
+            )
+        Draws.parse(self.draws)
+
+    @property
+    def network(self) -> dict[str, int]:
+        """The sizes that a backbone is built with."""
+        return {
+            "width": self.width,
+            "depth": self.depth,
+            "time_width": self.time_width,
+        }
+
+    def replace(self, changes: Mapping[str, Any]) -> Settings:
+        """Return settings with some values changed; unknown names are an error."""
+        known = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
+                raise UsageError(f"there is no setting {name!r}; {hint}")
+        return dataclasses.replace(self, **changes)
+
+
+PRESETS: dict[str, Settings] = {
+    "paper": Settings(),
+    "balanced": Settings(
+        width=512,
+        depth=4,
+        batch=1024,
+        steps=12_000,
+        warmup=500,
+        draws="stack:4",
+        holdout=0.02,
+        patience=15,
+        sampling_steps=60,
+        solver="multistep",
+    ),
+    "fast": Settings(
+        width=256,
+        depth=3,
+        batch=512,
+        steps=8_000,
+        lr=2e-3,
+        warmup=300,
+        draws="stack:4",
+        holdout=0.02,
+        patience=15,
+        sampling_steps=40,
+        solver="multistep",
+    ),
+}
+
+
+def resolve_preset(
+    preset: str, device: str, changes: Mapping[str, Any] | None = None
+) -> tuple[str, Settings, str]:
+    """Return the preset's name, its settings and why it was taken.
+
+    Examples
+    --------
+    >>> name, settings, why = resolve_preset("auto", "cpu", {"steps": 100})
+    >>> name, settings.steps, why
+    ('fast', 100, 'no GPU')
+    """
+    why = "asked for"
+    if preset == "auto":
+        if device != "cpu":
+            preset, why = "paper", f"a {device} device is there"
+        else:
+            preset, why = "fast", "no GPU"
+    if preset not in PRESETS:
+        close = difflib.get_close_matches(preset, PRESETS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known: {list(PRESETS)}"
+        raise UsageError(f"there is no preset {preset!r}; {hint}")
+    return preset, PRESETS[preset].replace(changes or {}), why

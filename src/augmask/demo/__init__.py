@@ -1,0 +1,1 @@
+"""A table to try things on, made up by the package itself: `clinic`."""

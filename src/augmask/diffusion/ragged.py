@@ -1,0 +1,81 @@
+"""Categorical columns of different sizes, side by side and without a loop.
+
+All levels of all columns lie in one row of S = Σ_j K_j slots: column j owns the slots
+offset_j .. offset_j + K_j - 1. Sums over a column's levels are one product with the 0/1
+matrix that says which slot belongs to which column. Padding every column to the widest
+one costs eight times as much on a table with one 42-level column.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Ragged(nn.Module):
+    """Softmax, cross-entropy and argmax for C columns laid out flat.
+
+    Shape
+    -----
+    - logits, probabilities: [B, S]
+    - codes: [B, C], each in 0 .. K_j - 1
+
+    Examples
+    --------
+    >>> ragged = Ragged((2, 3))
+    >>> logits = torch.tensor([[0.0, 0.0, 5.0, 0.0, 0.0]])
+    >>> ragged.softmax(logits)[0, :2].tolist()
+    [0.5, 0.5]
+    >>> ragged.argmax(logits).tolist()
+    [[0, 0]]
+    """
+
+    offsets: Tensor
+    column: Tensor
+    member: Tensor
+    pad: Tensor
+
+    def __init__(self, cards: tuple[int, ...]) -> None:
+        super().__init__()
+        sizes = torch.tensor(cards, dtype=torch.long)
+        ends = sizes.cumsum(0)
+        column = torch.repeat_interleave(torch.arange(len(cards)), sizes)
+        self.n_slots = int(sizes.sum())
+        self.register_buffer("offsets", ends - sizes, persistent=False)
+        self.register_buffer("column", column, persistent=False)
+        member = nn.functional.one_hot(column, max(len(cards), 1)).float()
+        self.register_buffer("member", member[:, : len(cards)], persistent=False)
+        # slot numbers per column; short columns repeat their last slot, which cannot
+        # win an argmax against itself
+        steps = torch.arange(max(cards, default=1))
+        pad = torch.minimum(self.offsets[:, None] + steps, ends[:, None] - 1)
+        self.register_buffer("pad", pad, persistent=False)
+
+    def slots(self, codes: Tensor) -> Tensor:
+        """Return the slot of every code."""
+        return codes + self.offsets
+
+    def _shifted_exp(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return exp(logits - column maximum) and the maximum, [B, S] and [B, C]."""
+        # each column needs its own maximum: one column far below the row's maximum
+        # would underflow to a sum of zero. It is a constant for the gradient.
+        where = self.column.expand(len(logits), -1)
+        top = torch.zeros(
+            len(logits), len(self.offsets), dtype=logits.dtype, device=logits.device
+        ).scatter_reduce(1, where, logits.detach(), "amax", include_self=False)
+        return (logits - top[:, self.column]).exp(), top
+
+    def softmax(self, logits: Tensor) -> Tensor:
+        """Return probabilities that sum to one within every column."""
+        raised, _ = self._shifted_exp(logits)
+        return raised / (raised @ self.member.to(raised.dtype))[:, self.column]
+
+    def cross_entropy(self, logits: Tensor, codes: Tensor) -> Tensor:
+        """Return -log p of the given codes, [B, C]."""
+        raised, top = self._shifted_exp(logits)
+        log_sum = (raised @ self.member.to(raised.dtype)).log() + top
+        return log_sum - logits.gather(1, self.slots(codes))
+
+    def argmax(self, logits: Tensor) -> Tensor:
+        """Return the code of the largest logit of every column, [B, C]."""
+        return logits[:, self.pad].argmax(-1)

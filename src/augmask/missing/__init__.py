@@ -1,0 +1,1 @@
+"""The holes themselves: `simulate` makes them, `describe` counts them."""

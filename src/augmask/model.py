@@ -1,0 +1,368 @@
+"""`AugMask`: the whole path behind `fit`, `sample`, `save` and `load`. Wiring only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator
+
+from augmask.artifact import read_artifact, write_artifact
+from augmask.augment import resolve_augmenter
+from augmask.augment.base import Augmenter
+from augmask.augment.draws import Completions, Draws, complete
+from augmask.config import Settings, resolve_preset
+from augmask.device import resolve_device
+from augmask.diffusion import build_backbone
+from augmask.diffusion.base import Backbone
+from augmask.errors import (
+    ArtifactError,
+    AugMaskWarning,
+    DataError,
+    NotFittedError,
+    UsageError,
+)
+from augmask.progress import Progress, silent
+from augmask.rng import stream, stream_seed
+from augmask.sample.draw import draw_batches
+from augmask.sample.stream import check_output, write_frames
+from augmask.table.carrier import Layout, Table
+from augmask.table.encode import Codec
+from augmask.table.frames import read_frame
+from augmask.table.infer import infer_schema
+from augmask.table.schema import Schema
+from augmask.train.checkpoint import Checkpoint
+from augmask.train.data import TrainingData, hidden_cells
+from augmask.train.loop import Run, train
+from augmask.train.trainer import Trainer
+
+log = logging.getLogger("augmask")
+
+FEWEST_ROWS = 10
+
+
+def _whole_number(name: str, value: object, lowest: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or int(value) < lowest:  # type: ignore[call-overload]
+        raise UsageError(
+            f"{name} must be a whole number of at least {lowest}, got {value!r}"
+        )
+    return int(value)  # type: ignore[call-overload]
+
+
+class AugMask(BaseEstimator):  # type: ignore[misc]
+    """Learn the joint law of an incomplete table; generate complete rows from it.
+
+    Every hole is filled with draws from a conditional model of its column, so that the
+    denoiser gets whole rows, and the denoising loss counts observed cells only: holes
+    are uncertain context, never targets.
+
+    Parameters
+    ----------
+    backbone : str or callable
+        The diffusion model: `cdtd`, or a callable that makes one from a `Layout`.
+    augmenter : str or Augmenter
+        The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
+        `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with `fit` and `draw`.
+    supervise : {"observed", "all"}
+        Which cells the loss counts. `mean` with `all` is the paper's NoAug, `lgbm-s`
+        with `all` its AugFull, `lgbm-s` with `observed` its AugMask.
+    preset : {"auto", "paper", "balanced", "fast"}
+        Sizes and budgets; `auto` chooses by the device.
+    options : mapping, optional
+        Single settings that differ from the preset's, see `augmask.config.Settings`.
+    seed : int
+        The same seed gives the same model on the same CPU.
+    device : str
+        `auto`, `cpu`, `cuda` or `mps`.
+
+    Attributes
+    ----------
+    schema_ : Schema
+        What each column was taken for, and why.
+    settings_ : Settings
+        The settings that were used.
+    history_ : DataFrame
+        Loss, held-out loss, learning rate and time along the training.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> df = pd.DataFrame({"x": [1.5, None, 2.5, 3.0] * 5, "y": ["a", "b", None, "b"] * 5})
+    >>> model = AugMask(augmenter="ecdf", preset="fast", options={"steps": 3})
+    >>> model.fit(df).sample(2).isna().any().any()
+    np.False_
+    """
+
+    def __init__(
+        self,
+        backbone: str | Callable[..., Any] = "cdtd",
+        augmenter: str | Augmenter = "lgbm-s",
+        supervise: Literal["observed", "all"] = "observed",
+        preset: str = "auto",
+        options: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.backbone = backbone
+        self.augmenter = augmenter
+        self.supervise = supervise
+        self.preset = preset
+        self.options = options
+        self.seed = seed
+        self.device = device
+
+    def fit(
+        self,
+        data: Any,
+        schema: Any = None,
+        max_minutes: float | None = None,
+        checkpoint: str | Path | None = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Learn from an incomplete table.
+
+        Parameters
+        ----------
+        data : DataFrame, polars frame, Arrow table or path
+            The table; holes are NaN, None, NaT or declared codes.
+        schema : Schema, path, or mapping of column name to kind or settings, optional
+            What to believe about columns instead of what is inferred.
+        max_minutes : float, optional
+            Wall-clock budget of the whole call.
+        checkpoint : path, optional
+            Training is saved here now and then, and goes on from here when the file
+            exists and belongs to the same data, settings and seed.
+        progress : callable
+            Called as `progress(phase, done, total, numbers)`.
+        """
+        began = time.monotonic()
+        seed = _whole_number("seed", self.seed, 0)
+        if max_minutes is not None and not 0 < max_minutes < float("inf"):
+            raise UsageError(f"max_minutes must be above 0, got {max_minutes!r}")
+        if self.supervise not in ("observed", "all"):
+            raise UsageError(
+                f"supervise must be 'observed' or 'all', got {self.supervise!r}"
+            )
+        augmenter = resolve_augmenter(self.augmenter)
+        device = resolve_device(self.device)
+        name, settings, why = resolve_preset(self.preset, device.type, self.options)
+        log.info("preset %s (%s) on %s", name, why, device)
+
+        frame = read_frame(data)
+        found = infer_schema(frame, schema)
+        for note in found.notes():
+            warnings.warn(note, AugMaskWarning, stacklevel=2)
+        codec = Codec.fit(frame, found)
+        table = _learnable(codec.encode(frame))
+
+        completions = self._complete(augmenter, table, settings, progress)
+        backbone = build_backbone(
+            self.backbone,
+            completions.table.layout,
+            stream_seed(seed, "init"),
+            **settings.network,
+        )
+        backbone.init_from_data(completions.table)
+        backbone.to(device)
+        hidden = hidden_cells(table.observed, settings.holdout, stream(seed, "hidden"))
+        training = TrainingData(
+            completions, self.supervise, hidden, stream_seed(seed, "shuffle"), device
+        )
+        seconds = None
+        if max_minutes is not None:
+            seconds = 60 * max_minutes - (time.monotonic() - began)
+            if seconds <= 0:
+                raise UsageError(
+                    f"max_minutes={max_minutes} was used up before training began; "
+                    "give more, or choose a faster augmenter"
+                )
+        run = train(
+            Trainer(backbone, training, settings, seed, device),
+            seconds,
+            progress,
+            self._checkpoint(checkpoint, table, settings),
+        )
+        self._set_fitted(codec, completions.table.layout, backbone, settings, name)
+        self._set_run(run)
+        return self
+
+    def sample(
+        self, n: int, seed: int = 0, progress: Progress = silent
+    ) -> pd.DataFrame:
+        """Return `n` complete rows with the recovered dtypes.
+
+        Parameters
+        ----------
+        n : int
+        seed : int
+            The same seed gives the same rows; another seed gives others.
+        progress : callable
+        """
+        return pd.concat(self.sample_batches(n, seed, progress), ignore_index=True)
+
+    def sample_batches(
+        self, n: int, seed: int = 0, progress: Progress = silent
+    ) -> Iterator[pd.DataFrame]:
+        """Return `n` rows as an iterator of frames, for tables larger than memory."""
+        self._check_fitted()
+        n, seed = _whole_number("n", n, 1), _whole_number("seed", seed, 0)
+        device = resolve_device(self.device)
+        self.backbone_.to(device)
+        return (
+            self.codec_.decode(
+                rows.num, rows.cat, stream(seed, "decode", rows.start), rows.start
+            )
+            for rows in draw_batches(
+                self.backbone_, n, seed, self.settings_, device, progress
+            )
+        )
+
+    def sample_to(
+        self, path: str | Path, n: int, seed: int = 0, progress: Progress = silent
+    ) -> int:
+        """Write `n` rows to a CSV, Parquet or Feather file with constant memory."""
+        check_output(path)
+        return write_frames(self.sample_batches(n, seed, progress), path)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one `.augmask` file: JSON and plain arrays, no pickle."""
+        self._check_fitted()
+        if not isinstance(self.backbone, str) or not isinstance(self.augmenter, str):
+            raise UsageError(
+                "only models with a named backbone and augmenter can be saved, got "
+                f"backbone={self.backbone!r} and augmenter={self.augmenter!r}"
+            )
+        weights = self.backbone_.state_dict()
+        arrays = {f"weights/{k}": v.cpu().numpy() for k, v in weights.items()}
+        arrays |= {f"codec/{k}": v for k, v in self.codec_.arrays().items()}
+        arrays |= {f"history/{k}": v.to_numpy() for k, v in self.history_.items()}
+        manifest = {
+            "parameters": {
+                "backbone": self.backbone,
+                "augmenter": self.augmenter,
+                "supervise": self.supervise,
+                "seed": self.seed,
+            },
+            "preset": self.preset_,
+            "settings": dataclasses.asdict(self.settings_),
+            "layout": dataclasses.asdict(self.layout_),
+            "schema": self.schema_.to_dict(),
+            "training": self.training_,
+        }
+        write_artifact(path, manifest, arrays)
+
+    # -- the parts of fit -------------------------------------------------------
+
+    def _complete(
+        self, augmenter: Augmenter, table: Table, settings: Settings, progress: Progress
+    ) -> Completions:
+        """Fill the holes as often as the settings say, or once where once is all."""
+        draws = Draws.parse(settings.draws)
+        if table.observed.all() or not augmenter.stochastic:
+            draws = Draws.parse("one")
+        return complete(augmenter, table, draws, stream(self.seed, "fill"), progress)
+
+    def _checkpoint(
+        self, path: str | Path | None, table: Table, settings: Settings
+    ) -> Checkpoint | None:
+        if path is None:
+            return None
+        facts = [self.backbone, self.augmenter, self.supervise, self.seed]
+        text = json.dumps([*map(str, facts), dataclasses.asdict(settings)])
+        digest = hashlib.sha256(text.encode())
+        for array in (table.num, table.cat, table.observed):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return Checkpoint(path, digest.hexdigest())
+
+    def _set_fitted(
+        self,
+        codec: Codec,
+        layout: Layout,
+        backbone: Backbone,
+        settings: Settings,
+        preset: str,
+    ) -> None:
+        self.schema_ = codec.schema
+        self.codec_ = codec
+        self.layout_ = layout
+        self.backbone_ = backbone
+        self.settings_ = settings
+        self.preset_ = preset
+
+    def _set_run(self, run: Run) -> None:
+        names = ["step", "loss", "held_out", "lr", "seconds"]
+        self.history_ = pd.DataFrame(run.history, columns=names, dtype="float64")
+        self.training_ = {
+            "best_step": run.best_step,
+            "restarts": run.restarts,
+            "seconds": run.seconds,
+            "stopped": run.stopped,
+        }
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "backbone_"):
+            raise NotFittedError("this AugMask is not fitted yet; call fit first")
+
+
+def _learnable(table: Table) -> Table:
+    """Return the table if there is something in it to learn from."""
+    if table.layout.n_features == 0:
+        raise DataError(
+            "no column can be learned: all are constant, empty or identifiers; "
+            "declare a kind for one of them in the schema"
+        )
+    if len(table) < FEWEST_ROWS:
+        raise DataError(
+            f"a table needs at least {FEWEST_ROWS} rows to learn from, got {len(table)}"
+        )
+    return table
+
+
+def load(path: str | Path, device: str = "auto") -> AugMask:
+    """Read a model file; nothing in it is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+    device : str
+        Where to sample; a model trained on a GPU loads on a CPU.
+    """
+    manifest, arrays = read_artifact(path)
+    try:
+        parts: dict[str, dict[str, np.ndarray]] = {}
+        for name, array in arrays.items():
+            part, _, rest = name.partition("/")
+            parts.setdefault(part, {})[rest] = array
+        model = AugMask(**manifest["parameters"], device=device)
+        settings = Settings(**manifest["settings"])
+        layout = Layout(
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in manifest["layout"].items()
+            }
+        )
+        codec = Codec.from_arrays(
+            Schema.from_dict(manifest["schema"]), parts.get("codec", {})
+        )
+        backbone = build_backbone(model.backbone, layout, 0, **settings.network)
+        weights = {k: torch.from_numpy(v) for k, v in parts["weights"].items()}
+        backbone.load_state_dict(weights)
+        model._set_fitted(codec, layout, backbone, settings, manifest["preset"])
+        model.history_ = pd.DataFrame(parts.get("history", {}))
+        model.training_ = dict(manifest["training"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ArtifactError(
+            f"{path} does not hold together: {error}; fit the model again"
+        ) from error
+    return model

@@ -1,0 +1,112 @@
+"""How long work reports on itself: one callback, three listeners.
+
+A callback is called as `progress(phase, done, total, numbers)`; `phase` is a word
+("augment", "train", "sample"), `numbers` holds what is worth showing beside the bar,
+for example the loss. It runs on the thread that works, so it should return quickly.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import IO, Any
+
+Progress = Callable[[str, int, int, Mapping[str, float]], None]
+
+
+def silent(phase: str, done: int, total: int, numbers: Mapping[str, float]) -> None:
+    """Report nothing."""
+
+
+class JsonLines:
+    """Write one JSON object a report, at most `per_second` of them a second.
+
+    Examples
+    --------
+    >>> import io
+    >>> stream = io.StringIO()
+    >>> JsonLines(stream)("train", 1, 10, {"loss": 0.5})
+    >>> stream.getvalue()
+    '{"phase": "train", "done": 1, "total": 10, "loss": 0.5}\\n'
+    """
+
+    def __init__(self, stream: IO[str], per_second: float = 5.0) -> None:
+        self.stream = stream
+        self.interval = 1.0 / per_second
+        self._next = 0.0
+
+    def __call__(
+        self, phase: str, done: int, total: int, numbers: Mapping[str, float]
+    ) -> None:
+        """Write the report unless the last one is too recent and work goes on."""
+        now = time.monotonic()
+        if now < self._next and done < total:
+            return
+        self._next = now + self.interval
+        report = {"phase": phase, "done": done, "total": total, **numbers}
+        self.stream.write(json.dumps(report) + "\n")
+        self.stream.flush()
+
+
+class TerminalBar:
+    """A bar per phase on standard error: rate, numbers, time left.
+
+    Use it as a context manager: the terminal is given back on leaving, also when the
+    work fails.
+    """
+
+    def __init__(self) -> None:
+        # rich takes a tenth of a second to import, so only those who look pay for it
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bars = Progress(
+            TextColumn("{task.description:>8}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._tasks: dict[str, Any] = {}
+        self._started: dict[str, tuple[float, int]] = {}
+
+    def __enter__(self) -> TerminalBar:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(
+        self, phase: str, done: int, total: int, numbers: Mapping[str, float]
+    ) -> None:
+        """Move the bar of `phase`, which appears on the first report."""
+        if phase not in self._tasks:
+            self._tasks[phase] = self._bars.add_task(
+                phase, total=total, rate="", numbers=""
+            )
+            self._started[phase] = (time.monotonic(), done)
+        began, first = self._started[phase]
+        seconds = time.monotonic() - began
+        self._bars.update(
+            self._tasks[phase],
+            completed=done,
+            total=total,
+            rate=f"{(done - first) / seconds:,.0f}/s" if seconds > 0.5 else "",
+            numbers="  ".join(f"{name} {value:.4g}" for name, value in numbers.items()),
+        )

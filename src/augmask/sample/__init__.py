@@ -1,0 +1,1 @@
+"""From a trained denoiser to rows: `draw` generates in batches, `stream` writes."""

@@ -1,0 +1,241 @@
+"""Identifiers: recognised, never learned, made fresh.
+
+A column that names rows (keys, codes, free text) says nothing that a model should
+repeat, and repeating it would copy people into the output. Fresh values keep the form
+of the observed ones, never equal one of them, and never repeat: the value of output
+row i is a function of i alone, so batches need no memory of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from augmask.table.cells import AnyArray, Cells
+
+# Below this many values, distinct is what any column looks like.
+MIN_ROWS = 20
+_NEARLY_ALL = 0.95
+
+_KEY_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "ssn"}
+_ROW_WORDS = {"index", "idx", "no", "nr", "row", "unnamed: 0", "number", "rownames"}
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_RUN = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
+
+
+def names_key(name: str) -> bool:
+    """Say whether a column is called like a key.
+
+    Examples
+    --------
+    >>> [names_key(n) for n in ("id", "case.id", "customerID", "paid", "video")]
+    [True, True, True, False, False]
+    """
+    words = [word.lower() for word in _WORD.findall(name)]
+    return bool(words) and (words[-1] in _KEY_WORDS or words[0] == "id")
+
+
+def counts_rows(cells: Cells) -> bool:
+    """Say whether whole numbers rise or fall by one fixed step per row."""
+    rows, seen = np.flatnonzero(cells.observed), cells.seen
+    if len(seen) < MIN_ROWS:
+        return False
+    step, rest = divmod(int(seen[1]) - int(seen[0]), int(rows[1] - rows[0]))
+    span = int(seen[-1]) - int(seen[0])
+    if rest or not step or span != step * int(rows[-1] - rows[0]):
+        return False
+    return bool((seen - seen[0] == step * (rows - rows[0])).all())
+
+
+def integer_reason(cells: Cells, name: str, n_distinct: int) -> str | None:
+    """Return why whole numbers are an identifier, or None when they are not."""
+    n = len(cells.seen)
+    if n_distinct == n and counts_rows(cells):
+        return "whole numbers that count the rows"
+    key = names_key(name)
+    if n_distinct == n and n > 2 and (key or name.strip().lower() in _ROW_WORDS):
+        return "whole numbers, all different, named like a key"
+    if key and n_distinct > 100 and n_distinct > 0.1 * n:
+        return f"{n_distinct} different whole numbers, named like a key"
+    return None
+
+
+def text_reason(name: str, levels: list[str], n_seen: int, n_folded: int) -> str | None:
+    """Return why text is an identifier, or None when it is not.
+
+    Parameters
+    ----------
+    name : str
+    levels : list of str
+        The different values.
+    n_seen : int
+        Observed cells.
+    n_folded : int
+        Cells whose level would be too rare to be learned.
+    """
+    if n_seen < MIN_ROWS:
+        return None
+    share = len(levels) / n_seen
+    words = float(np.mean([len(level.split()) for level in levels[:1000]]))
+    if words >= 5 and share > 0.3:
+        return f"free text: {words:.0f} words on average, {share:.0%} different"
+    if share >= _NEARLY_ALL:
+        return f"nearly all values differ ({len(levels)} of {n_seen})"
+    if n_folded > n_seen / 2:
+        return f"{len(levels)} different values, most of them rare"
+    if names_key(name) and len(levels) > 100 and share > 0.1:
+        return f"{len(levels)} different values, named like a key"
+    return None
+
+
+def _counter(levels: list[str]) -> dict[str, Any] | None:
+    """Return prefix, number, suffix when only one run of digits varies."""
+    parts = [_RUN.fullmatch(level) for level in levels]
+    if not all(parts):
+        return None
+    ends = {(m.group(1), m.group(3)) for m in parts if m}
+    if len(ends) != 1:
+        return None
+    prefix, suffix = ends.pop()
+    runs = [m.group(2) for m in parts if m]
+    widths = {len(run) for run in runs}
+    padded = len(widths) == 1 or any(run[0] == "0" for run in runs)
+    return {
+        "make": "counter",
+        "prefix": prefix,
+        "suffix": suffix,
+        "next": max(int(run) for run in runs) + 1,
+        "width": max(widths) if padded else 0,
+    }
+
+
+def _template(levels: list[str]) -> dict[str, Any] | None:
+    """Return the characters of each position when all values have one length."""
+    width = len(levels[0])
+    if width == 0 or any(len(level) != width or "\0" in level for level in levels):
+        return None
+    table = np.array(levels, dtype=f"U{width}").view("U1").reshape(-1, width)
+    slots = ["".join(np.unique(table[:, i]).tolist()) for i in range(width)]
+    size = 1
+    for slot in slots:
+        size *= len(slot)
+    step = max(int(size * 0.6180339887), 1)
+    while gcd(step, size) > 1:
+        step += 1
+    # Row i gets value number (first + step * i) mod size. Undo that for the observed
+    # values, and start in the longest stretch of rows that would meet none of them.
+    back = pow(step, -1, size) if size > 1 else 0
+    places = [{char: k for k, char in enumerate(slot)} for slot in slots]
+    taken = sorted(_number(level, places) * back % size for level in levels)
+    gaps = np.array(
+        [b - a for a, b in zip(taken, [*taken[1:], taken[0] + size], strict=True)],
+        object,
+    )
+    best = int(np.argmax(gaps))
+    fresh = int(gaps[best]) - 1
+    first = (taken[best] + 1) * step % size
+    # Model files are JSON, where numbers beyond 64 bits are not safe.
+    return {
+        "make": "template",
+        "slots": slots,
+        "first": str(first),
+        "step": str(step),
+        # With no value left to take, every one is lengthened from the start.
+        "fresh": str(fresh or size),
+        "lap": 0 if fresh else 1,
+    }
+
+
+def _number(text: str, places: list[dict[str, int]]) -> int:
+    """Return the number of a text among all that the slots can spell."""
+    number = 0
+    for char, place in zip(text, places, strict=True):
+        number = number * len(place) + place[char]
+    return number
+
+
+def _spell(number: int, slots: list[str]) -> str:
+    chars = []
+    for slot in reversed(slots):
+        number, k = divmod(number, len(slot))
+        chars.append(slot[k])
+    return "".join(reversed(chars))
+
+
+def identifier_form(cells: Cells, name: str) -> dict[str, Any]:
+    """Return how fresh values of an identifier column are made.
+
+    Parameters
+    ----------
+    cells : Cells
+        The observed column.
+    name : str
+        Used for placeholders when the values have no common form.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from augmask.table.cells import read_cells
+    >>> cells = read_cells(pd.Series(["P-007", "P-008"]), "code")
+    >>> form = identifier_form(cells, "code")
+    >>> fresh_values(form, start=0, n=3).tolist()
+    ['P-009', 'P-010', 'P-011']
+    """
+    if cells.form in ("integer", "float"):
+        last = int(np.ceil(cells.seen.max()))
+        # Next to the end of 64 bits there is only room below.
+        if last > 2**62:
+            low = int(np.floor(cells.seen.min()))
+            return {"make": "number", "next": min(low, 2**62) - 1, "step": -1}
+        rows, seen = np.flatnonzero(cells.observed), cells.seen
+        step = 1
+        if cells.form == "integer" and counts_rows(cells):
+            step = abs(int(seen[1] - seen[0]) // int(rows[1] - rows[0]))
+        return {"make": "number", "next": last + step, "step": step}
+    if cells.form == "text":
+        levels = sorted(set(cells.seen.tolist()))
+        form = _counter(levels) or _template(levels)
+        if form:
+            return form
+    return {"make": "placeholder", "prefix": name}
+
+
+def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
+    """Return the identifiers of output rows `start` .. `start + n - 1`."""
+    rows = range(start, start + n)
+    make = form["make"]
+    if make == "number":
+        numbers = np.arange(start, start + n, dtype=np.int64)
+        return numbers * int(form["step"]) + int(form["next"])
+    if make == "counter":
+        prefix, suffix, width = form["prefix"], form["suffix"], form["width"]
+        values = [f"{prefix}{form['next'] + i:0{width}d}{suffix}" for i in rows]
+    elif make == "template":
+        slots = list(form["slots"])
+        size = 1
+        for slot in slots:
+            size *= len(slot)
+        first, step, fresh = (int(form[key]) for key in ("first", "step", "fresh"))
+        values = []
+        for i in rows:
+            lap, k = divmod(i + fresh * int(form["lap"]), fresh)
+            text = _spell((first + step * k) % size, slots)
+            # A second lap gets a longer value, which no observed one can equal.
+            values.append(f"{text}-{lap}" if lap else text)
+    elif make == "placeholder":
+        values = [f"{form['prefix']} {i + 1:06d}" for i in rows]
+    else:
+        raise ValueError(f"there is no way of making identifiers called {make!r}")
+    return np.array(values, dtype=object)
+
+
+def check_form(form: Mapping[str, Any]) -> bool:
+    """Say whether a stored form can make values; stored files may be tampered with."""
+    try:
+        return len(fresh_values(form, 0, 2)) == 2
+    except (KeyError, TypeError, ValueError, ArithmeticError, IndexError):
+        return False

@@ -1,0 +1,175 @@
+"""What a user may decide about a column, as TOML.
+
+A schema file holds one `[columns."name"]` table per column with the editable settings;
+the reason for each guess stands above them as a comment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from augmask.errors import SchemaError
+
+Kind = Literal[
+    "integer",
+    "float",
+    "boolean",
+    "category",
+    "datetime",
+    "constant",
+    "all-missing",
+    "identifier",
+]
+KINDS: tuple[str, ...] = get_args(Kind)
+HOLES = ("unknown", "level")
+MAX_DECIMALS = 6
+SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals")
+
+
+def did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return the end of a sentence about an unknown word.
+
+    Examples
+    --------
+    >>> did_you_mean("agee", ["age", "sex"])
+    "; did you mean 'age'?"
+    >>> did_you_mean("zzz", ["age", "sex"])
+    '; known: age, sex'
+    """
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return f"; known: {listed}"
+
+
+def _scalar(value: object) -> str:
+    """Write one TOML value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's, save that TOML also wants DEL escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_scalar(item) for item in value) + "]"
+    return repr(value)
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, (str, int, float))
+
+
+def check_settings(name: str, settings: object) -> dict[str, Any]:
+    """Return the settings of one column in plain form, or raise `SchemaError`.
+
+    A bare string is a kind, and a single hole code may stand without a list.
+
+    Examples
+    --------
+    >>> check_settings("age", "integer")
+    {'kind': 'integer'}
+    >>> check_settings("age", {"holes": -999})
+    {'holes': (-999,)}
+    """
+    if isinstance(settings, str):
+        settings = {"kind": settings}
+    if not isinstance(settings, Mapping):
+        raise SchemaError(
+            f"the settings of column {name!r} must be a kind or a table of settings, "
+            f"got {settings!r}"
+        )
+    plain: dict[str, Any] = {}
+    for key, value in settings.items():
+        ok = True
+        if key == "kind":
+            if value not in KINDS:
+                raise SchemaError(
+                    f"column {name!r} has the unknown kind {value!r}"
+                    + did_you_mean(str(value), KINDS)
+                )
+        elif key == "hole":
+            ok = value in HOLES
+        elif key == "holes":
+            value = (value,) if _is_scalar(value) else value
+            ok = isinstance(value, (list, tuple)) and all(map(_is_scalar, value))
+            value = tuple(value) if ok else value
+        elif key == "levels":
+            ok = isinstance(value, (list, tuple)) and all(map(_is_scalar, value))
+            ok = ok and 0 < len(value) == len(set(value))
+            value = tuple(value) if ok else value
+        elif key == "ordered":
+            ok = isinstance(value, bool)
+        elif key == "decimals":
+            ok = type(value) is int and 0 <= value <= MAX_DECIMALS
+        else:
+            raise SchemaError(
+                f"column {name!r} has the unknown setting {key!r}"
+                + did_you_mean(str(key), SETTINGS)
+            )
+        if not ok:
+            expected = {
+                "hole": "'unknown' or 'level'",
+                "holes": "a list of codes",
+                "levels": "a list of different levels",
+                "ordered": "true or false",
+                "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
+            }[key]
+            raise SchemaError(
+                f"{key} of column {name!r} must be {expected}, got {value!r}"
+            )
+        plain[key] = value
+    return plain
+
+
+def write_overrides(
+    path: str | os.PathLike[str], columns: Mapping[str, tuple[str, Mapping[str, Any]]]
+) -> None:
+    """Write name -> (reason, settings) as a TOML file that `read_overrides` reads."""
+    lines = [
+        "# What augmask takes each column to be. Change a setting, delete what may be",
+        "# guessed again, and pass this file as the schema.",
+        f"# kind: {', '.join(KINDS)}",
+        "# hole: unknown (integrated out) or level (kept as a value of its own)",
+        "# holes: codes that stand for a hole in this column",
+    ]
+    for name, (reason, settings) in columns.items():
+        lines += ["", f"[columns.{_scalar(name)}]"]
+        lines += ["# " + " ".join(reason.split())] if reason else []
+        lines += [f"{key} = {_scalar(value)}" for key, value in settings.items()]
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+    """Read the settings per column from a TOML file.
+
+    Parameters
+    ----------
+    path : str or path
+        A file as `Schema.to_toml` writes it; columns and settings may be left out.
+
+    Returns
+    -------
+    dict
+        Column name -> settings.
+    """
+    try:
+        document = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SchemaError(f"schema file {path} cannot be read: {reason}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SchemaError(f"schema file {path} is not valid TOML: {error}") from error
+    unknown = [key for key in document if key != "columns"]
+    columns = document.get("columns", {})
+    if unknown or not isinstance(columns, dict):
+        raise SchemaError(
+            f'schema file {path} must hold tables named [columns."name"], got '
+            f"{unknown[0] if unknown else 'columns'!r}"
+        )
+    return {name: check_settings(name, given) for name, given in columns.items()}

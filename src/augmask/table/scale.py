@@ -1,0 +1,139 @@
+"""Numbers to normal scores and back, fitted on observed values only.
+
+Each numeric column is mapped through its empirical quantiles to a standard normal and
+then standardised: the preprocessing that the paper uses for every method. The formulas
+are those of scikit-learn's `QuantileTransformer(output_distribution="normal")` followed
+by `StandardScaler`, written on plain arrays so that a model file needs no pickle.
+
+Two departures, both far out in the tails. A value counts as the extreme only if it
+equals it (scikit-learn: within 1e-7 of it in the column's own unit, which ruins columns
+of small numbers). And scores below 2e-7 are squeezed instead of cut, so that distinct
+observed values keep distinct scores and the inverse returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+Floats = npt.NDArray[np.float64]
+
+# Scores stay within this distance of 0 and 1, so the extremes land on about +-5.2.
+TAIL = 1e-7 - float(np.spacing(1))
+
+
+def n_quantiles(n_observed: int) -> int:
+    """Return how many quantiles a column with `n_observed` values supports.
+
+    Examples
+    --------
+    >>> [n_quantiles(n) for n in (1, 100, 3000, 10**6)]
+    [1, 10, 100, 1000]
+    """
+    return min(max(min(n_observed // 30, 1000), 10), n_observed)
+
+
+def _squeeze(u: Floats) -> Floats:
+    """Map [0, 1] into [TAIL, 1 - TAIL]; the identity except next to both ends."""
+    u = np.where(u < 2 * TAIL, TAIL + u / 2, u)
+    return np.where(u > 1 - 2 * TAIL, 1 - TAIL - (1 - u) / 2, u)
+
+
+def _release(p: Floats) -> Floats:
+    """Undo `_squeeze`, sending everything beyond its range to 0 or 1."""
+    u = np.where(p < 2 * TAIL, 2 * (p - TAIL), p)
+    u = np.where(p > 1 - 2 * TAIL, 1 - 2 * (1 - TAIL - p), u)
+    return np.clip(u, 0.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileNormal:
+    """The scaling of one numeric column.
+
+    Parameters
+    ----------
+    quantiles : float array [q]
+        Values at q equally spaced probabilities; the first and last are the observed
+        minimum and maximum.
+    mean, scale : float
+        Mean and standard deviation of the normal scores.
+
+    Examples
+    --------
+    >>> scaler = QuantileNormal.fit(np.array([1.0, 2.0, 3.0, 4.0, 50.0]))
+    >>> z = scaler.transform(np.array([1.0, 3.0, 50.0]))
+    >>> abs(z).round(3)
+    array([1.568, 0.   , 1.568])
+    >>> scaler.inverse(np.append(z, 99.0)).round(6)
+    array([ 1.,  3., 50., 50.])
+
+    A column with a single value keeps it and gets the score 0:
+
+    >>> constant = QuantileNormal.fit(np.array([7.0, 7.0]))
+    >>> constant.inverse(constant.transform(np.array([7.0])) + 0.3)
+    array([7.])
+    """
+
+    quantiles: Floats
+    mean: float
+    scale: float
+
+    @classmethod
+    def fit(cls, values: npt.NDArray[Any]) -> QuantileNormal:
+        """Fit on the observed values of a column (at least one, all finite)."""
+        values = np.asarray(values, dtype=np.float64)
+        if not len(values) or not np.isfinite(values).all():
+            raise ValueError("a column is scaled by its observed, finite values")
+        references = np.linspace(0, 1, n_quantiles(len(values)))
+        # Interpolated percentiles can step back by a rounding error among ties.
+        quantiles = np.maximum.accumulate(np.percentile(values, references * 100))
+        scores = cls(quantiles, 0.0, 1.0).transform(values)
+        scale = float(scores.std())
+        # Scores are of order one, so anything this small is rounding.
+        return cls(quantiles, float(scores.mean()), scale if scale > 1e-9 else 1.0)
+
+    def transform(self, values: npt.NDArray[Any]) -> Floats:
+        """Return the standardised normal scores; values out of range are clipped."""
+        x = np.asarray(values, dtype=np.float64)
+        q, references = self.quantiles, np.linspace(0, 1, len(self.quantiles))
+        # Ties make the quantile function flat; the mean of the two one-sided
+        # interpolations puts a repeated value in the middle of its flat stretch.
+        left = np.interp(x, q, references)
+        right = -np.interp(-x, -q[::-1], -references[::-1])
+        u = (left + right) / 2
+        if q[0] < q[-1]:
+            u = np.where(x <= q[0], 0.0, np.where(x >= q[-1], 1.0, u))
+        else:
+            u = np.full_like(u, 0.5)
+        z: Floats = (ndtri(_squeeze(u)) - self.mean) / self.scale
+        return z
+
+    def inverse(self, z: npt.NDArray[Any]) -> Floats:
+        """Return values in the observed range."""
+        scores = np.asarray(z, dtype=np.float64) * self.scale + self.mean
+        references = np.linspace(0, 1, len(self.quantiles))
+        return np.interp(_release(ndtr(scores)), references, self.quantiles)
+
+    def arrays(self) -> dict[str, Floats]:
+        """Return the fitted numbers as plain arrays."""
+        return {
+            "quantiles": self.quantiles,
+            "moments": np.array([self.mean, self.scale], dtype=np.float64),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> QuantileNormal:
+        """Rebuild from `arrays()`; refuses numbers that no fit can produce."""
+        quantiles = np.asarray(arrays["quantiles"], dtype=np.float64)
+        moments = np.asarray(arrays["moments"], dtype=np.float64)
+        if quantiles.ndim != 1 or not len(quantiles) or moments.shape != (2,):
+            raise ValueError(f"{quantiles.shape=} and {moments.shape=} are no scaling")
+        ordered = np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all()
+        if not ordered or not np.isfinite(moments).all() or not moments[1] > 0:
+            raise ValueError("quantiles must ascend and the scale must be positive")
+        return cls(quantiles, float(moments[0]), float(moments[1]))

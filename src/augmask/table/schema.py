@@ -1,0 +1,401 @@
+"""`Schema`: what each column of a table is, and why.
+
+A schema is data, not behaviour: `infer` writes it, `encode` follows it, a model file
+stores it as JSON, and a user edits it as TOML.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pandas as pd
+
+from augmask.errors import SchemaError
+from augmask.table.identifiers import check_form
+from augmask.table.overrides import (
+    HOLES,
+    KINDS,
+    MAX_DECIMALS,
+    Kind,
+    did_you_mean,
+    read_overrides,
+    write_overrides,
+)
+
+__all__ = ["KINDS", "UNITS", "Column", "Kind", "Level", "Schema", "read_overrides"]
+
+Level = str | int | float | bool
+UNITS = ("D", "h", "min", "s", "ms", "us", "ns")
+
+# Learned columns; the others are set aside and pasted back.
+LEARNED = ("integer", "float", "boolean", "category", "datetime")
+
+
+def _listed(values: tuple[Any, ...], most: int = 5) -> str:
+    shown = ", ".join(repr(value) for value in values[:most])
+    return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column is.
+
+    Parameters
+    ----------
+    label : str, int or float
+        The name as the frame has it; `name` is its text.
+    kind : str
+        integer, float, boolean, category, datetime, constant, all-missing or
+        identifier.
+    reason : str
+        Why, in plain words.
+    dtype : str
+        The pandas dtype of the output.
+    hole : "unknown" or "level"
+        Whether a hole is a value that nobody knows (integrated out) or a value of its
+        own (learned and generated).
+    holes : tuple
+        Declared codes that stand for a hole.
+    suspects : tuple
+        Values that look like such codes and were not declared.
+    missing : float
+        Share of holes.
+    levels : tuple
+        Learned levels, in code order (category, boolean).
+    categories : tuple
+        All levels of the output when its dtype is `category`.
+    ordered : bool
+        Whether the levels are ordered.
+    folded : tuple of (level, count)
+        Rare levels that share one code.
+    decimals : int or None
+        Decimals of a float column, None at full precision.
+    low, high : int, float or None
+        The observed range; whole `unit`s since 1970 for a datetime.
+    unit, tz : str or None
+        Coarsest unit that all instants share, and the time zone.
+    value : str, int, float, bool or None
+        The value of a constant (a datetime as `unit`s).
+    form : mapping or None
+        How fresh identifiers are made (see `identifiers`).
+    """
+
+    label: str | int | float
+    kind: Kind
+    reason: str
+    dtype: str
+    hole: str = "unknown"
+    holes: tuple[Level, ...] = ()
+    suspects: tuple[Level, ...] = ()
+    missing: float = 0.0
+    levels: tuple[Level, ...] = ()
+    categories: tuple[Level, ...] = ()
+    ordered: bool = False
+    folded: tuple[tuple[Level, int], ...] = ()
+    decimals: int | None = None
+    low: int | float | None = None
+    high: int | float | None = None
+    unit: str | None = None
+    tz: str | None = None
+    value: Level | None = None
+    form: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The label as text."""
+        return str(self.label)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the column is part of what the model learns."""
+        return self.kind in LEARNED
+
+    @property
+    def gated(self) -> bool:
+        """Whether holes are generated: declared as a level, and there were some."""
+        return self.hole == "level" and self.missing > 0 and self.learned
+
+    @property
+    def card(self) -> int:
+        """K_j: the levels, one code for all rare ones, one for a kept hole."""
+        kept_hole = self.gated and self.kind == "category"
+        return len(self.levels) + bool(self.folded) + kept_hole
+
+    def settings(self) -> dict[str, Any]:
+        """Return the editable settings, as they stand in a schema file."""
+        plain: dict[str, Any] = {"kind": self.kind, "hole": self.hole}
+        if self.holes:
+            plain["holes"] = self.holes
+        if self.kind == "category":
+            plain["ordered"] = self.ordered
+            # Folded levels are found again by counting.
+            if not self.folded:
+                plain["levels"] = self.categories or self.levels
+        if self.decimals is not None:
+            plain["decimals"] = self.decimals
+        return plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-safe contents; settings at their default are left out."""
+        plain: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _REQUIRED or value != field.default:
+                plain[field.name] = _as_json(value)
+        return plain
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Column:
+        """Rebuild from `to_dict()`; raises `SchemaError` on nonsense."""
+        if not isinstance(data, Mapping) or not data.keys() >= _REQUIRED:
+            raise SchemaError(f"a stored column must have {sorted(_REQUIRED)}")
+        known = [field.name for field in fields(cls)]
+        for key, value in data.items():
+            if key not in known:
+                raise SchemaError(
+                    f"a stored column has the unknown field {key!r}"
+                    + did_you_mean(str(key), known)
+                )
+            if not _CHECKS[key](value):
+                raise SchemaError(
+                    f"stored column {data['label']!r} has an impossible {key}: "
+                    f"{str(value)[:60]!r}"
+                )
+        plain: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
+        }
+        if "folded" in plain:
+            plain["folded"] = tuple((level, count) for level, count in plain["folded"])
+        column = cls(**plain)
+        column._check_whole()
+        return column
+
+    def _check_whole(self) -> None:
+        """Raise unless the fields that this kind needs are there and agree."""
+        numeric = self.kind in ("integer", "float", "datetime")
+        ranged = (
+            self.low is not None and self.high is not None and self.low <= self.high
+        )
+        named = {*self.levels, *(level for level, _ in self.folded)}
+        if self.kind == "constant" and self.value is not None:
+            named.add(self.value)
+        bad = (
+            (self.dtype == "category" and not named <= set(self.categories))
+            or (numeric and not ranged)
+            or (self.kind == "datetime" and self.unit is None)
+            or (self.kind == "constant" and self.value is None)
+            or (self.kind == "identifier" and self.form is None)
+            or (self.kind == "category" and not self.levels)
+            or (self.kind == "boolean" and set(self.levels) - {False, True})
+            or (self.kind == "boolean" and not self.levels)
+        )
+        if bad:
+            raise SchemaError(f"stored column {self.name!r} is no whole {self.kind}")
+
+
+_REQUIRED = {"label", "kind", "reason", "dtype"}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_as_json(item) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def _is_level(value: object) -> bool:
+    return isinstance(value, (str, bool)) or _is_number(value)
+
+
+def _are_levels(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(map(_is_level, value))
+
+
+def _are_different(value: Any) -> bool:
+    return _are_levels(value) and len(set(value)) == len(value)
+
+
+def _are_counts(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(pair, (list, tuple))
+        and len(pair) == 2
+        and _is_level(pair[0])
+        and type(pair[1]) is int
+        and pair[1] > 0
+        for pair in value
+    )
+
+
+def _is_dtype(value: object) -> bool:
+    try:
+        pd.api.types.pandas_dtype(value)
+    except (TypeError, ValueError, KeyError):
+        return False
+    return isinstance(value, str)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "label": lambda v: _is_text(v) or _is_number(v),
+    "kind": lambda v: v in KINDS,
+    "reason": _is_text,
+    "dtype": _is_dtype,
+    "hole": lambda v: v in HOLES,
+    "holes": _are_levels,
+    "suspects": _are_levels,
+    "missing": lambda v: _is_number(v) and 0 <= v <= 1,
+    "levels": _are_different,
+    "categories": _are_different,
+    "ordered": lambda v: isinstance(v, bool),
+    "folded": _are_counts,
+    "decimals": lambda v: v is None or (type(v) is int and 0 <= v <= MAX_DECIMALS),
+    "low": lambda v: v is None or _is_number(v),
+    "high": lambda v: v is None or _is_number(v),
+    "unit": lambda v: v is None or v in UNITS,
+    "tz": lambda v: v is None or _is_text(v),
+    "value": lambda v: v is None or _is_level(v),
+    "form": lambda v: v is None or (isinstance(v, Mapping) and check_form(v)),
+}
+
+
+def _named(columns: list[Column]) -> str:
+    """Return the subject of a sentence about some columns."""
+    names = ", ".join(repr(column.name) for column in columns)
+    return f"column {names}" if len(columns) == 1 else f"columns {names}"
+
+
+def _notes(columns: tuple[Column, ...]) -> Iterator[str]:
+    """Yield what a user should know before training."""
+    keys = [column for column in columns if column.kind == "identifier"]
+    if keys:
+        why = "; ".join(f"{column.name!r}: {column.reason}" for column in keys)
+        kind = "category" if (keys[0].form or {}).get("make") != "number" else "integer"
+        yield (
+            f"not learned, because taken for identifiers: {why}; fresh placeholder "
+            "values are made instead; to learn one, set its kind in the schema, e.g. "
+            f"{{{keys[0].name!r}: {kind!r}}}"
+        )
+    for column in columns:
+        if column.folded:
+            rare = tuple(level for level, _ in column.folded)
+            cells = sum(count for _, count in column.folded)
+            yield (
+                f"column {column.name!r} has {len(rare) + len(column.levels)} levels: "
+                f"the {len(rare)} rarest ({cells} cells) are learned as one and drawn "
+                f"by their frequency: {_listed(rare)}"
+            )
+    suspected: dict[tuple[Level, ...], list[Column]] = {}
+    for column in columns:
+        if column.suspects:
+            suspected.setdefault(column.suspects, []).append(column)
+    for codes, found in suspected.items():
+        yield (
+            f"{_listed(codes)} may stand for a hole in {_named(found)}; if so, declare "
+            f"it in the schema, e.g. {{{found[0].name!r}: "
+            f"{{'holes': {list(codes)!r}}}}}"
+        )
+    constant = [column for column in columns if column.kind == "constant"]
+    if constant:
+        yield f"set aside and pasted back, because constant: {_named(constant)}"
+    empty = [column for column in columns if column.kind == "all-missing"]
+    if empty:
+        yield f"returned empty, because nothing was observed: {_named(empty)}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, in order.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+
+    Examples
+    --------
+    >>> from augmask.table.infer import infer_schema
+    >>> frame = pd.DataFrame({"age": [30, None, 41], "job": ["?", "b", None]})
+    >>> schema = infer_schema(frame)
+    >>> schema["age"].kind, schema["age"].dtype
+    ('category', 'int64')
+    >>> schema["job"].suspects
+    ('?',)
+    >>> Schema.from_dict(schema.to_dict()) == schema
+    True
+    """
+
+    columns: tuple[Column, ...]
+
+    def __getitem__(self, name: str | int) -> Column:
+        for column in self.columns:
+            if column.name == str(name):
+                return column
+        raise SchemaError(
+            f"there is no column {name!r}" + did_you_mean(str(name), self.names)
+        )
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names as text, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def __str__(self) -> str:
+        head = ("column", "kind", "holes", "output", "reason")
+        rows = [head]
+        for column in self.columns:
+            text = column.reason
+            if column.suspects:
+                text += f"; may stand for a hole: {_listed(column.suspects)}"
+            kept = " (kept)" if column.gated else ""
+            share = f"{column.missing:.1%}{kept}" if column.missing else "-"
+            rows.append((column.name, column.kind, share, column.dtype, text))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        return "\n".join(
+            "  ".join(
+                [cell.ljust(w) for cell, w in zip(row[:4], widths, strict=True)]
+                + [row[4]]
+            )
+            for row in rows
+        )
+
+    def notes(self) -> list[str]:
+        """Return what a user should know before training, one sentence each."""
+        return list(_notes(self.columns))
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """Return the editable settings of every column."""
+        return {column.name: column.settings() for column in self.columns}
+
+    def to_toml(self, path: str | os.PathLike[str]) -> None:
+        """Write the editable settings, each column's reason as a comment."""
+        write_overrides(path, {c.name: (c.reason, c.settings()) for c in self.columns})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-safe contents, from which `from_dict` rebuilds the schema."""
+        return {"columns": [column.to_dict() for column in self.columns]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Schema:
+        """Rebuild from `to_dict()`; raises `SchemaError` on nonsense."""
+        stored = data.get("columns") if isinstance(data, Mapping) else None
+        if not isinstance(stored, (list, tuple)) or not stored:
+            raise SchemaError("a stored schema must hold a list of columns")
+        columns = tuple(Column.from_dict(column) for column in stored)
+        if len({column.name for column in columns}) < len(columns):
+            raise SchemaError("a stored schema must not name a column twice")
+        return cls(columns)

@@ -1,0 +1,203 @@
+"""The run: steps until a budget is spent, looking up from time to time.
+
+Every `LOOK` steps the device is read once. If the loss broke, the run goes back to its
+last good state, finds the step and the column that broke it, and tries again with half
+the learning rate. Now and then the averaged weights are scored on observed cells that
+were kept from the loss; the best of them are what `train` leaves in the backbone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from augmask.device import fast_products
+from augmask.errors import TrainingDiverged
+from augmask.progress import Progress, silent
+from augmask.train.checkpoint import Checkpoint, from_tensors, to_tensors
+from augmask.train.trainer import Trainer
+
+log = logging.getLogger("augmask")
+
+LOOK = 50  # steps between two reads of the device
+EVALUATIONS = 40  # looks at the held-out cells in a full run
+RESTARTS = 3
+
+
+@dataclass
+class Run:
+    """What happened: one history row per look, and the best averaged weights."""
+
+    history: list[dict[str, float]] = field(default_factory=list)
+    best_loss: float = math.inf
+    best_step: int = 0
+    best_weights: list[Tensor] | None = None
+    looks_since_best: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
+    stopped: str = "steps"
+
+    def facts(self) -> dict[str, object]:
+        """Return the part that is not tensors."""
+        hidden = ("best_weights",)
+        return {k: v for k, v in vars(self).items() if k not in hidden}
+
+
+def _find_culprit(trainer: Trainer, good: dict[str, Tensor], done: float) -> str:
+    """Replay the steps since `good` one by one; say which column broke, and where."""
+    names = trainer.data.completions.table.layout.names
+    trainer.restore(good)
+    for _ in range(LOOK):
+        cell, counted = trainer.step(done)
+        losses = torch.where(counted, sum(cell.aux.values(), cell.main), 0.0).detach()
+        broken = ~losses.isfinite().all(0)
+        where = f"at step {trainer.steps_done}"
+        if broken.any():
+            return f"the loss of column {names[int(broken.nonzero()[0])]!r} {where}"
+        if not math.isfinite(trainer.window()):
+            largest = names[int(losses.amax(0).argmax())]
+            return f"the weights {where}, where column {largest!r} had the largest loss"
+    return f"the loss after step {int(good['counters'][0])}"
+
+
+class _Clock:
+    """How much of the run is behind us, by steps or by the wall clock."""
+
+    def __init__(self, steps: int, seconds: float | None, already: float) -> None:
+        self.steps, self.seconds = steps, seconds
+        self.start = time.monotonic() - already
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+    def done(self, step: int) -> float:
+        share = step / self.steps
+        if self.seconds is not None:
+            share = max(share, self.elapsed / max(self.seconds, 1e-9))
+        return min(share, 1.0)
+
+
+def train(
+    trainer: Trainer,
+    seconds: float | None = None,
+    progress: Progress = silent,
+    checkpoint: Checkpoint | None = None,
+) -> Run:
+    """Train until the step budget, the time budget or the patience is spent.
+
+    Parameters
+    ----------
+    trainer : Trainer
+    seconds : float, optional
+        Wall-clock budget. The learning rate comes down in time for it.
+    progress : Progress
+    checkpoint : Checkpoint, optional
+        Resumed from when it exists; written every so often.
+
+    Returns
+    -------
+    Run
+        The backbone then holds the averaged weights that did best on held-out cells,
+        or the last ones when no cells were held out.
+    """
+    settings = trainer.settings
+    run = Run()
+    saved = checkpoint.load() if checkpoint else None
+    if saved:
+        tensors, facts = saved
+        trainer.restore(tensors)
+        run = Run(**facts)
+        run.best_weights = from_tensors(tensors, "best", trainer.device)
+        log.info("training goes on from step %d", trainer.steps_done)
+    watching = bool(trainer.data.hidden.any())
+    evaluate_every = LOOK * max(1, round(settings.steps / EVALUATIONS / LOOK))
+    clock = _Clock(settings.steps, seconds, run.seconds)
+    good = trainer.state()
+    shown: dict[str, float] = {}
+    last_report = 0.0
+
+    with fast_products(trainer.device):
+        while trainer.steps_done < settings.steps:
+            done = clock.done(trainer.steps_done)
+            if done >= 1.0:
+                run.stopped = "time"
+                break
+            trainer.step(done)
+            if clock.elapsed - last_report > 0.1:
+                last_report = clock.elapsed
+                progress("train", trainer.steps_done, settings.steps, shown)
+            last = trainer.steps_done == settings.steps
+            if trainer.steps_done % LOOK and not last:
+                continue
+
+            loss = trainer.window()
+            if not math.isfinite(loss):
+                _restart(trainer, run, good, done)
+                continue
+            run.seconds = clock.elapsed
+            row = {
+                "step": float(trainer.steps_done),
+                "loss": loss,
+                "held_out": math.nan,
+                "lr": trainer.learning_rate(done),
+                "seconds": run.seconds,
+            }
+            if watching and (last or trainer.steps_done % evaluate_every == 0):
+                row["held_out"] = _watch(trainer, run)
+                shown["held_out"] = row["held_out"]
+            shown["loss"] = loss
+            run.history.append(row)
+            good = trainer.state()
+            if checkpoint and checkpoint.due:
+                best = to_tensors(run.best_weights, "best")
+                checkpoint.save(good | best, run.facts())
+            if settings.patience and run.looks_since_best >= settings.patience:
+                run.stopped = "held-out cells"
+                break
+        if run.stopped == "time":
+            # the clock stops a run anywhere, also just after a step that broke it
+            if not math.isfinite(trainer.window()):
+                trainer.restore(good)
+            if watching:
+                _watch(trainer, run)
+    progress("train", trainer.steps_done, trainer.steps_done, shown)
+    trainer.average.copy_in(run.best_weights or trainer.average.weights)
+    run.best_step = run.best_step or trainer.steps_done
+    return run
+
+
+def _watch(trainer: Trainer, run: Run) -> float:
+    """Score the averaged weights on held-out cells and keep them if they are best."""
+    loss = trainer.held_out_loss()
+    run.looks_since_best += 1
+    if loss < run.best_loss:
+        run.best_loss, run.best_step = loss, trainer.steps_done
+        run.best_weights = [w.clone() for w in trainer.average.weights]
+        run.looks_since_best = 0
+    return loss
+
+
+def _restart(trainer: Trainer, run: Run, good: dict[str, Tensor], done: float) -> None:
+    """Go back to the last good state with half the learning rate, a few times."""
+    culprit = _find_culprit(trainer, good, done)
+    run.restarts += 1
+    if run.restarts > RESTARTS:
+        raise TrainingDiverged(
+            f"{culprit} is not finite, also after {RESTARTS} restarts with a smaller "
+            "learning rate; look at that column's values, or lower lr"
+        )
+    trainer.restore(good)
+    trainer.caution /= 2
+    trainer.reseed_noise(run.restarts)
+    good.update(trainer.state())
+    log.warning(
+        "%s is not finite; going on from step %d with half the learning rate",
+        culprit,
+        trainer.steps_done,
+    )

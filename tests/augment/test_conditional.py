@@ -1,0 +1,70 @@
+"""The constants that stand in for LightGBM say what LightGBM would say."""
+
+import numpy as np
+import pytest
+
+from augmask.augment import conditional
+from augmask.augment.conditional import (
+    fit_classes,
+    fit_numeric,
+    longest_first,
+    smooth,
+)
+from augmask.table.carrier import Layout, Table
+
+
+@pytest.mark.parametrize("n", [5, 19, 39])
+def test_too_few_rows_for_a_split_need_no_trees(n, monkeypatch):
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(n, 3)).astype(np.float32)
+    y = rng.normal(size=n).astype(np.float32)
+    labels = np.arange(n) % 3 + 1
+    constant = fit_numeric(u, y, "paper").predict(u)
+    frequencies = fit_classes(u, labels, 5).predict(u)
+    monkeypatch.setattr(conditional, "can_split", lambda *_: True)
+    boosted = fit_numeric(u, y, "paper").predict(u)
+    classes = fit_classes(u, labels, 5).predict(u)
+    np.testing.assert_allclose(constant.mu, boosted.mu, atol=1e-6)
+    np.testing.assert_allclose(constant.sigma, boosted.sigma, rtol=1e-5)
+    np.testing.assert_allclose(frequencies.p, classes.p, atol=1e-5)
+
+
+def test_out_of_fold_residuals_of_a_constant_are_leave_one_out():
+    y = np.array([1.0, 2.0, 6.0], dtype=np.float32)
+    u = np.zeros((3, 1), dtype=np.float32)
+    left_over = [y[i] - np.delete(y, i).mean() for i in range(3)]
+    log_variance = np.mean(np.log(np.square(left_over) + 1e-6)) + 1.2704
+    model = fit_numeric(u, y, "log-chi2")
+    assert model.log_variance == pytest.approx(log_variance, rel=1e-5)
+
+
+def test_models_survive_the_trip_as_text():
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(300, 2)).astype(np.float32)
+    y = (u[:, 0] + 0.1 * rng.normal(size=300)).astype(np.float32)
+    labels = np.digitize(u[:, 1], [-0.5, 0.5])
+    number, classes = fit_numeric(u, y, "paper"), fit_classes(u, labels, 3)
+    np.testing.assert_array_equal(
+        number.packed().unpacked().predict(u).sigma, number.predict(u).sigma
+    )
+    np.testing.assert_array_equal(
+        classes.packed().unpacked().predict(u).p, classes.predict(u).p
+    )
+    assert isinstance(number.packed().mean, str)
+
+
+def test_smoothing_keeps_a_distribution():
+    p = np.random.default_rng(0).dirichlet(np.ones(7), size=20).astype(np.float32)
+    smoothed = smooth(p)
+    np.testing.assert_allclose(smoothed, 0.95 * p + 0.05 / 7, rtol=1e-6)
+    np.testing.assert_allclose(smoothed.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(smooth(np.ones((2, 1), np.float32)), 1)
+
+
+def test_columns_of_many_classes_come_first_and_complete_ones_not_at_all():
+    n = 10
+    layout = Layout(("x", "whole"), ("two", "many"), (2, 40))
+    observed = np.ones((n, 4), dtype=bool)
+    observed[0, [0, 2, 3]] = False
+    table = Table(np.zeros((n, 2)), np.zeros((n, 2), int), observed, layout)
+    assert longest_first(table) == [(3, 40), (0, None), (2, 2)]

@@ -1,0 +1,67 @@
+"""Results do not depend on where, or in how many processes, the fits run."""
+
+import subprocess
+import sys
+
+import pytest
+
+from augmask.augment.workers import TINY_CELLS, run_each
+
+# Run here with one job, and in a fresh interpreter with two: the fresh one shows
+# whether LightGBM stays out of the calling process, which on macOS may hold torch.
+DRAWS = """
+import hashlib
+
+import numpy as np
+
+from augmask.augment.boosted import LgbmS, LgbmSCalibrated
+from augmask.augment.chained import LgbmChain
+from augmask.table.carrier import Layout, Table
+
+rng = np.random.default_rng(0)
+n = 8400
+z = rng.normal(size=n)
+num = np.stack([z, z + 0.5 * rng.normal(size=n)], axis=1)
+observed = rng.random((n, 3)) > 0.2
+layout = Layout(("a", "b"), ("c",), (2,))
+table = Table(num, (z > 0).astype(int)[:, None], observed, layout)
+digest = hashlib.sha256()
+for rule in (
+    LgbmS(n_jobs=n_jobs),
+    LgbmSCalibrated(n_jobs=n_jobs),
+    LgbmChain(n_sweeps=2, n_jobs=n_jobs),
+):
+    filled = rule.fit(table, np.random.default_rng(3)).draw(rng)
+    digest.update(filled.num.tobytes() + filled.cat.tobytes())
+"""
+FRESH = """
+n_jobs = 2
+{draws}
+import sys
+assert "lightgbm" not in sys.modules, "LightGBM was loaded in the calling process"
+print(digest.hexdigest())
+"""
+
+
+def test_draws_do_not_depend_on_the_number_of_processes():
+    here = {"n_jobs": 1}
+    exec(DRAWS, here)
+    fresh = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FRESH.format(draws=DRAWS)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert fresh.returncode == 0, fresh.stderr
+    assert fresh.stdout.strip() == here["digest"].hexdigest()
+
+
+@pytest.mark.parametrize("cells", [1, TINY_CELLS])
+def test_a_failing_call_raises_its_own_error(cells):
+    with pytest.raises(ZeroDivisionError):
+        list(run_each(divmod, [(1, 1), (1, 0)], cells=cells, n_jobs=2))
+
+
+def test_no_call_starts_nothing(monkeypatch):
+    monkeypatch.setattr("joblib.Parallel", None)
+    assert list(run_each(divmod, [], cells=TINY_CELLS)) == []

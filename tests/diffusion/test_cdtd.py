@@ -1,0 +1,237 @@
+"""CDTD against a slow reference that follows the paper cell by cell."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from augmask.diffusion import build_backbone
+from augmask.diffusion.base import Batch
+from augmask.diffusion.cdtd import CDTD
+from augmask.diffusion.schedule import TimeWarp
+from augmask.table.carrier import Layout, Table
+
+SIZES = {"width": 12, "depth": 2, "time_width": 8}
+
+
+def batch_of(table: Table, dtype: torch.dtype = torch.float32) -> Batch:
+    return Batch(
+        torch.from_numpy(table.num).to(dtype), torch.from_numpy(table.cat).long()
+    )
+
+
+def perturbed(table: Table, seed: int = 0) -> CDTD:
+    """Return a float64 model whose every weight has moved away from its start."""
+    model = build_backbone("cdtd", table.layout, seed, **SIZES)
+    assert isinstance(model, CDTD)
+    model.init_from_data(table)
+    model.double()
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for p in model.parameters():
+            step = torch.randn(p.shape, generator=generator, dtype=torch.float64)
+            p.add_(0.1 * step)
+    return model
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def _softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
+
+
+def slow_cell_losses(model: CDTD, table: Table, seed: int):
+    """Compute main, warp and weight losses with loops, as the formulas stand."""
+    g = torch.Generator().manual_seed(seed)
+    n, layout = len(table), table.layout
+    start = torch.rand((), generator=g, dtype=torch.float64)
+    u = (start + torch.arange(n, dtype=torch.float64) / n) % 1.0
+    eps_num = torch.randn(n, layout.n_num, generator=g, dtype=torch.float64)
+    eps_cat = torch.randn(n, layout.n_cat, 16, generator=g, dtype=torch.float64)
+    offsets = np.concatenate([[0], np.cumsum(layout.cards)])
+    groups = [0] * layout.n_num + [1] * layout.n_cat
+    sigma_max = [80.0, 100.0]
+    # buffers are made in float32: known to 1e-7, and then the same for both
+    frequencies = model.net.time.frequencies
+    published = torch.tensor([10000 ** (-k / 4) for k in range(4)], dtype=torch.float64)
+    torch.testing.assert_close(frequencies, published, rtol=1e-6, atol=0)
+    out = {name: torch.zeros(n, layout.n_features, dtype=torch.float64)
+           for name in ("main", "warp", "weight")}
+    for b in range(n):
+        level, cdf, pdf, scale = [], [], [], []
+        for k in range(2):
+            nu = 1 + _softplus(model.warp.raw_steepness[k].item())
+            a = model.warp.location[k].item()
+            clamped = min(max(u[b].item(), 1e-7), 1 - 1e-7)
+            x = _sigmoid(a + math.log(clamped / (1 - clamped)) / nu)
+            x_edge = min(max(x, 1e-7), 1 - 1e-7)
+            f = _sigmoid(nu * (math.log(x_edge / (1 - x_edge)) - a))
+            level.append(x * sigma_max[k])
+            cdf.append(f)
+            pdf.append(nu * f * (1 - f) / (x_edge * (1 - x_edge)))
+            scale.append(_softplus(model.warp.raw_scale[k].item()))
+        noisy, inputs = [], []
+        for j in range(layout.n_num):
+            noisy.append(table.num[b, j] + level[0] * eps_num[b, j].item())
+            inputs.append(noisy[-1] / math.sqrt(1 + level[0] ** 2))
+        for j in range(layout.n_cat):
+            raw = model.embedding[offsets[j] + table.cat[b, j]] + model.shift[j]
+            point = 4 * raw / raw.norm()
+            inputs += list((point + level[1] * eps_cat[b, j]) / math.sqrt(1 + level[1] ** 2))
+        tau = 250 * math.log(u[b].item() + 1e-8)
+        angles = tau * frequencies
+        time = model.net.time.layers(torch.cat([angles.cos(), angles.sin()]))
+        hidden = model.net.project(torch.stack([torch.as_tensor(v) for v in inputs]))
+        output = model.net.head(model.net.hidden(hidden + time))
+        rho = math.exp(
+            model.log_weight(0.25 * torch.log(u[b : b + 1] + 1e-8)).item()
+        )
+        for j, k in enumerate(groups):
+            if k == 0:
+                s = level[0]
+                denoised = noisy[j] / (1 + s**2) + s / math.sqrt(1 + s**2) * output[j].item()
+                plain = (denoised - table.num[b, j]) ** 2
+                weighted = plain * (1 + s**2) / (s**2 + 1e-7)
+            else:
+                c = j - layout.n_num
+                logits = output[layout.n_num + offsets[c] : layout.n_num + offsets[c + 1]]
+                seen = table.cat[table.cat_observed[:, c], c]
+                p = np.bincount(seen, minlength=layout.cards[c]) + 0.01
+                p = p / p.sum()
+                z = max(-(p * np.log(p)).sum(), 0.01)
+                plain = -logits.log_softmax(0)[table.cat[b, c]].item() / z
+                weighted = plain
+            out["main"][b, j] = weighted / rho
+            out["warp"][b, j] = (scale[k] * cdf[k] - plain) ** 2 / (pdf[k] + 1e-7)
+            out["weight"][b, j] = (rho - weighted) ** 2
+    return out
+
+
+def test_cell_losses_equal_the_slow_reference(make_table):
+    table = make_table(n=9, n_num=2, cards=(2, 4), holes=0.3)
+    model = perturbed(table)
+    with torch.no_grad():
+        fast = model.cell_loss(
+            batch_of(table, torch.float64), torch.Generator().manual_seed(3)
+        )
+        slow = slow_cell_losses(model, table, 3)
+    torch.testing.assert_close(fast.main, slow["main"], rtol=1e-6, atol=0)
+    torch.testing.assert_close(fast.aux["weight"], slow["weight"], rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(fast.aux["warp"], slow["warp"], rtol=1e-5, atol=1e-12)
+
+
+def test_parameter_count_of_the_papers_size():
+    cards = (2, 9, 16, 7, 15, 6, 5, 2, 42)
+    layout = Layout(tuple("abcdef"), tuple("ghijklmno"), cards)
+    model = CDTD(layout)
+    assert sum(p.numel() for p in model.parameters()) == 3_002_969
+
+
+def test_untrained_losses_are_one_at_full_noise(make_table):
+    # calibration: cross-entropy over entropy, and unit variance, on observed cells
+    table = make_table(n=4000, n_num=1, cards=(2, 5), holes=0.4)
+    num = table.num.copy()
+    seen = table.num_observed[:, 0]
+    num[seen, 0] = (num[seen, 0] - num[seen, 0].mean()) / num[seen, 0].std()
+    table = table.filled(num, table.cat)
+    model = CDTD(table.layout, **SIZES)
+    model.init_from_data(table)
+    u = torch.ones(len(table))
+    with torch.no_grad():
+        plain, _ = model._losses_at(
+            batch_of(table), u, model.warp.sigma(u), torch.Generator().manual_seed(0)
+        )
+    observed = torch.from_numpy(table.observed)
+    means = (plain * observed).sum(0) / observed.sum(0)
+    torch.testing.assert_close(means, torch.ones(3), rtol=0, atol=0.02)
+
+
+def test_class_frequencies_come_from_observed_cells_only(make_table):
+    table = make_table(n=50, n_num=0, cards=(3,), holes=0.5)
+    other = table.cat.copy()
+    other[~table.cat_observed] = 2
+    models = [CDTD(table.layout, **SIZES) for _ in range(2)]
+    models[0].init_from_data(table)
+    models[1].init_from_data(table.filled(table.num, other))
+    assert torch.equal(models[0].net.head.bias, models[1].net.head.bias)
+    assert torch.equal(models[0].entropy, models[1].entropy)
+
+
+def test_warp_inverse_and_density():
+    warp = TimeWarp((80.0, 100.0)).double()
+    with torch.no_grad():
+        warp.location.copy_(torch.tensor([-2.0, 0.5]))
+        warp.raw_steepness.copy_(torch.tensor([1.0, -1.0]))
+    u = torch.linspace(0.01, 0.99, 50, dtype=torch.float64)
+    sigma = warp.sigma(u)
+    for group in (0, 1):
+        torch.testing.assert_close(warp.time(sigma[:, group], group), u)
+    # at the right scale, a loss curve equal to the warp is fitted without error
+    group = torch.tensor([0, 1])
+    scale = torch.nn.functional.softplus(warp.raw_scale)
+    assert warp.fit_loss(sigma, scale * u[:, None], group).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("solver", ["euler", "multistep"])
+@pytest.mark.parametrize(
+    ("n_num", "cards"), [(2, (3, 2)), (2, ()), (0, (3, 2)), (1, ()), (0, (4,)), (0, (1,))]
+)
+def test_samples_are_legal_for_any_mix_of_columns(make_table, n_num, cards, solver):
+    table = make_table(n=20, n_num=n_num, cards=cards)
+    model = CDTD(table.layout, **SIZES)
+    model.init_from_data(table)
+    draws = [
+        model.sample(33, torch.Generator().manual_seed(5), steps=4, solver=solver)
+        for _ in range(2)
+    ]
+    num, cat = draws[0]
+    assert num.shape == (33, n_num)
+    assert cat.shape == (33, len(cards))
+    assert num.isfinite().all()
+    assert ((cat >= 0) & (cat < torch.tensor(cards, dtype=torch.long))).all()
+    assert torch.equal(num, draws[1].num)
+    assert torch.equal(cat, draws[1].cat)
+
+
+def test_a_reserved_level_is_never_emitted(make_table):
+    table = make_table(n=30, n_num=0, cards=(2,))
+    layout = Layout((), table.layout.cat_names, (3,), reserved=True)
+    everywhere = np.full_like(table.cat, 2)
+    model = CDTD(layout, **SIZES)
+    # even if every cell that was seen had been the placeholder
+    model.init_from_data(
+        Table(table.num, everywhere, np.ones_like(table.observed), layout)
+    )
+    cat = model.sample(200, torch.Generator().manual_seed(0), steps=3).cat
+    assert cat.max() < 2
+
+
+def test_the_sampler_follows_an_exact_denoiser_to_the_data(monkeypatch):
+    """For x ~ N(mu, s^2) the denoiser is known, and so is where noise ends up."""
+    model = CDTD(Layout(("x",), (), ()), **SIZES).double()
+    mu, s = 1.5, 0.4
+
+    def exact(x_num, x_cat, sigma, time):
+        level = sigma[:, :1] ** 2
+        return (s**2 * x_num + level * mu) / (s**2 + level), x_cat
+
+    monkeypatch.setattr(model, "_denoise", exact)
+    noise = torch.randn(
+        500, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    # the flow is linear: x(0) = mu + (x(T) - mu) s / sqrt(s^2 + sigma_max^2)
+    expected = mu + (80 * noise - mu) * s / math.sqrt(s**2 + 80**2)
+
+    def error(steps: int, solver: str) -> float:
+        generator = torch.Generator().manual_seed(0)
+        found = model.sample(500, generator, steps=steps, solver=solver).num
+        return (found - expected).abs().max().item()
+
+    # first order: half the step, half the error
+    assert error(400, "euler") / error(800, "euler") == pytest.approx(2, abs=0.1)
+    assert error(400, "multistep") < 0.1 * error(400, "euler")

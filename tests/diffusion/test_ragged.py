@@ -1,0 +1,55 @@
+"""Flat categoricals against one torch softmax per column."""
+
+from __future__ import annotations
+
+import torch
+
+from augmask.diffusion.ragged import Ragged
+
+CARDS = (2, 1, 5, 3)
+
+
+def _columns(flat: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return flat.split(CARDS, dim=1)
+
+
+def test_softmax_cross_entropy_and_argmax_equal_a_loop_over_columns():
+    generator = torch.Generator().manual_seed(0)
+    ragged = Ragged(CARDS).double()
+    logits = 5 * torch.randn(7, sum(CARDS), generator=generator, dtype=torch.float64)
+    codes = torch.stack(
+        [torch.randint(k, (7,), generator=generator) for k in CARDS], dim=1
+    )
+    parts = _columns(logits)
+    torch.testing.assert_close(
+        ragged.softmax(logits), torch.cat([p.softmax(1) for p in parts], 1)
+    )
+    torch.testing.assert_close(
+        ragged.cross_entropy(logits, codes),
+        torch.stack(
+            [
+                torch.nn.functional.cross_entropy(p, codes[:, j], reduction="none")
+                for j, p in enumerate(parts)
+            ],
+            dim=1,
+        ),
+    )
+    assert torch.equal(
+        ragged.argmax(logits), torch.stack([p.argmax(1) for p in parts], 1)
+    )
+
+
+def test_a_column_far_below_the_others_does_not_underflow():
+    ragged = Ragged((2, 2))
+    logits = torch.tensor([[0.0, 0.0, -500.0, -501.0]])
+    expected = torch.tensor([-500.0, -501.0]).log_softmax(0)
+    found = ragged.cross_entropy(logits, torch.tensor([[0, 1]]))
+    torch.testing.assert_close(found[0, 1], -expected[1])
+
+
+def test_no_categorical_column_at_all():
+    ragged = Ragged(())
+    empty = torch.empty(3, 0)
+    assert ragged.softmax(empty).shape == (3, 0)
+    assert ragged.cross_entropy(empty, empty.long()).shape == (3, 0)
+    assert ragged.argmax(empty).shape == (3, 0)

@@ -1,0 +1,164 @@
+"""What must hold for every backbone: only observed cells are ever supervised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from augmask.augment import resolve_augmenter
+from augmask.diffusion import BACKBONES, build_backbone
+from augmask.diffusion.base import Batch, CellLoss
+from augmask.diffusion.reduce import observed_mean, reduce_cells
+
+SIZES = {"width": 16, "depth": 2, "time_width": 16}
+MIXES = [(2, (2, 4)), (3, ()), (0, (3, 2)), (1, ())]
+
+everywhere = pytest.mark.parametrize("backbone", list(BACKBONES))
+
+
+def batch_of(table):
+    return Batch(torch.from_numpy(table.num).float(), torch.from_numpy(table.cat).long())
+
+
+def build(backbone, table):
+    model = build_backbone(backbone, table.layout, 0, **SIZES)
+    model.init_from_data(table)
+    with torch.no_grad():
+        for p in model.parameters():
+            noise = torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
+            p.add_(0.1 * noise)
+    return model
+
+
+def gradients(model, cell, observed, n_num):
+    loss = reduce_cells(cell, observed, model.reduction, n_num)
+    wanted = list(model.parameters())
+    found = torch.autograd.grad(loss, wanted, allow_unused=True, retain_graph=True)
+    return loss, found
+
+
+@everywhere
+@pytest.mark.parametrize(("n_num", "cards"), MIXES)
+def test_losses_under_the_mask_change_neither_loss_nor_gradient(
+    make_table, backbone, n_num, cards
+):
+    table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
+    model = build(backbone, table)
+    observed = torch.from_numpy(table.observed)
+    cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
+    loss, found = gradients(model, cell, observed, n_num)
+
+    junk = torch.tensor(float("nan"))
+    spoilt = CellLoss(
+        torch.where(observed, cell.main, junk),
+        {name: torch.where(observed, aux, junk) for name, aux in cell.aux.items()},
+    )
+    other, same = gradients(model, spoilt, observed, n_num)
+    assert torch.equal(loss, other)
+    for a, b in zip(found, same, strict=True):
+        assert (a is None) == (b is None)
+        assert a is None or torch.equal(a, b)
+
+
+@everywhere
+def test_every_loss_per_cell_has_no_gradient_in_a_hole(make_table, backbone):
+    table = make_table(n=40, holes=0.5)
+    model = build(backbone, table)
+    observed = torch.from_numpy(table.observed)
+    cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
+    parts = [cell.main, *cell.aux.values()]
+    loss = reduce_cells(cell, observed, model.reduction, table.layout.n_num)
+    for gradient in torch.autograd.grad(loss, parts):
+        assert not gradient[~observed].any()
+        assert gradient[observed].all()
+
+
+@everywhere
+def test_filled_cells_still_speak_as_context(make_table, backbone):
+    """The mask must not cut holes off the input: they are context."""
+    table = make_table(n=40, holes=0.5)
+    model = build(backbone, table)
+    observed = torch.from_numpy(table.observed)
+    losses = []
+    for shift in (0.0, 3.0):
+        num = np.where(table.num_observed, table.num, table.num + shift)
+        cell = model.cell_loss(
+            batch_of(table.filled(num, table.cat)), torch.Generator().manual_seed(0)
+        )
+        losses.append(
+            reduce_cells(cell, observed, model.reduction, table.layout.n_num).item()
+        )
+    assert losses[0] != losses[1]
+
+
+@everywhere
+def test_a_constant_rule_with_observed_supervision_is_the_missdiff_objective(
+    make_table, backbone
+):
+    """Zero fill, then the mean of the observed cells' losses: nothing else enters."""
+    table = make_table(n=40, holes=0.5)
+    rng = np.random.default_rng(0)
+    filled = resolve_augmenter("zero").fit(table, rng).draw(rng)
+    model = build(backbone, filled)
+    cell = model.cell_loss(batch_of(filled), torch.Generator().manual_seed(0))
+    observed = torch.from_numpy(table.observed)
+    ours = reduce_cells(CellLoss(cell.main), observed, "batch", table.layout.n_num)
+    by_hand = sum(
+        cell.main[b, j].item() for b, j in zip(*np.nonzero(table.observed), strict=True)
+    ) / int(table.observed.sum())
+    assert ours.item() == pytest.approx(by_hand, rel=1e-5)
+    assert (filled.num[~table.num_observed] == 0).all()
+
+
+@everywhere
+@pytest.mark.parametrize("size", [1, 49])
+def test_odd_batch_sizes_and_unobserved_columns(make_table, backbone, size):
+    table = make_table(n=size, holes=0.5)
+    observed = torch.from_numpy(table.observed).clone()
+    observed[:, 1] = False
+    model = build(backbone, table)
+    cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
+    loss = reduce_cells(cell, observed, model.reduction, table.layout.n_num)
+    assert loss.isfinite()
+
+
+@everywhere
+def test_probe_losses_do_not_depend_on_global_randomness(make_table, backbone):
+    table = make_table(n=30)
+    model = build(backbone, table)
+    before = torch.get_rng_state()
+    found = [
+        model.probe_loss(batch_of(table), torch.Generator().manual_seed(2))
+        for _ in range(2)
+    ]
+    assert torch.equal(*found)
+    assert found[0].shape == (30, 4)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_building_a_backbone_leaves_the_global_generator_alone(make_table):
+    before = torch.get_rng_state()
+    first, second, other = (
+        build_backbone("cdtd", make_table().layout, seed, **SIZES) for seed in (1, 1, 2)
+    )
+    assert torch.equal(before, torch.get_rng_state())
+    weights = [model.net.project.weight for model in (first, second, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_observed_mean_in_a_foreign_training_loop():
+    """The two halves of the method work without the rest of the package."""
+    x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    observed = torch.rand(64, 3, generator=torch.Generator().manual_seed(1)) < 0.5
+    net = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    first = last = None
+    for _ in range(200):
+        loss = observed_mean((net(x) - x).square(), observed)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        first, last = first or loss.item(), loss.item()
+    assert last < 0.1 * first

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from augmask.errors import DataError
+from augmask.table import frames
+from augmask.table.frames import read_frame
+
+
+@pytest.fixture
+def small():
+    return pd.DataFrame(
+        {"n": [1.0, None, 3.0], "b": [True, None, False], "s": ["x", None, "ü"]}
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "feather", "arrow"])
+def test_every_suffix_is_read(small, tmp_path, suffix):
+    path = tmp_path / f"t.{suffix}"
+    if "csv" in suffix:
+        small.to_csv(path, index=False)
+    elif suffix == "parquet":
+        small.to_parquet(path)
+    else:
+        small.to_feather(path)
+    frame = read_frame(path)
+    assert frame.isna().sum().tolist() == [1, 1, 1]
+    assert frame["s"].tolist()[::2] == ["x", "ü"]
+    assert read_frame(str(path)).shape == (3, 3)
+
+
+def test_arrow_and_polars_keep_whole_numbers_with_holes():
+    big = 2**60 + 1
+    data = {"i": [big, None], "b": [True, None]}
+    for source in (
+        pl.DataFrame(data),
+        pl.DataFrame(data).lazy(),
+        pa.table(data),
+        pa.RecordBatch.from_pydict(data),
+    ):
+        frame = read_frame(source)
+        assert frame["i"][0] == big
+        assert str(frame["b"].dtype) == "boolean"
+
+
+def test_index_is_ignored_and_integer_names_are_kept():
+    frame = read_frame(pd.DataFrame({7: [1, 2]}, index=["a", "b"]))
+    assert frame.columns.tolist() == [7]
+    assert frame.index.tolist() == [0, 1]
+
+
+def test_blank_line_of_a_single_column_is_a_hole(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("x\n1\n\n3\n")
+    assert read_frame(path)["x"].isna().tolist() == [False, True, False]
+
+
+BAD_FILES = {
+    "empty.csv": (b"", "is empty"),
+    "blank.csv": (b"\n\n", "is empty"),
+    "header.csv": (b"a,b\n", "at least one row"),
+    "twice.csv": (b"a,b,a\n1,2,3\n", "'a' more than once"),
+    "long.csv": (b"a,b\n1,2\n1,2,3\n", "cannot be read as CSV"),
+    "all-long.csv": (b"a,b\n1,2,3\n4,5,6\n", "cannot be read as CSV"),
+    "short.csv": (b"a,b,c\n1,2,3\n1,2\n", "line 3 .* has 2"),
+    "latin.csv": ("a\nü\n".encode("latin-1"), "cannot be read as CSV"),
+    "semicolon.csv": (b"a;b\n1;2\n", "separated by commas"),
+    "fake.csv.gz": (b"a,b\n1,2\n", "cannot be read as CSV"),
+    "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 999)[:40], "cannot be read"),
+    "fake.parquet": (b"PAR1 or not", "cannot be read as Parquet"),
+    "fake.feather": (b"nothing", "cannot be read as Feather"),
+    "table.xlsx": (b"PK", r"must end in \.csv, "),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_files_end_in_one_sentence(name, tmp_path):
+    contents, message = BAD_FILES[name]
+    path = tmp_path / name
+    path.write_bytes(contents)
+    with pytest.raises(DataError, match=message) as caught:
+        read_frame(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_directories_absent_and_forbidden_files(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match="is a directory"):
+        read_frame(tmp_path)
+    with pytest.raises(DataError, match="no such file"):
+        read_frame(tmp_path / "absent.csv")
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    # Tests may run as root, whom no file mode stops.
+    monkeypatch.setattr(frames, "_open_text", refuse)
+    path = tmp_path / "secret.csv"
+    path.write_text("a\n1\n")
+    with pytest.raises(DataError, match="no permission to read"):
+        read_frame(path)
+
+
+BAD_FRAMES = {
+    "no rows": (pd.DataFrame({"a": []}), "at least one row"),
+    "no columns": (pd.DataFrame(index=range(3)), "at least one column"),
+    "twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "more than once"),
+    "as text": (pd.DataFrame([[1, 2]], columns=["1", 1]), "'1' more than once"),
+    "two levels": (pd.DataFrame([[1]], columns=[["a"], ["b"]]), "one level deep"),
+    "odd name": (pd.DataFrame([[1]], columns=[pd.Timestamp(0)]), "text or numbers"),
+    "array": (np.zeros((2, 2)), "got ndarray"),
+    "series": (pd.Series([1]), "got Series"),
+    "polars series": (pl.Series([1]), "got Series"),
+    "arrow twice": (pa.table([[1], [2]], names=["a", "a"]), "more than once"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FRAMES)
+def test_bad_frames_end_in_one_sentence(name):
+    source, message = BAD_FRAMES[name]
+    with pytest.raises(DataError, match=message):
+        read_frame(source)

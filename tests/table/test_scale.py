@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import QuantileTransformer, StandardScaler
+
+from augmask.table.scale import QuantileNormal, n_quantiles
+
+
+def columns():
+    rng = np.random.default_rng(3)
+    return {
+        "normal": rng.normal(50, 9, 4000),
+        "skewed": rng.lognormal(2, 1.5, 997),
+        "zero-inflated": np.where(rng.random(3000) < 0.7, 0, rng.gamma(2, 900, 3000)),
+        "ties": rng.integers(0, 12, 800).astype(float),
+        "few": rng.normal(size=7),
+    }
+
+
+@pytest.mark.parametrize("name", columns())
+def test_equals_sklearn(name):
+    x = columns()[name]
+    quantile = QuantileTransformer(
+        output_distribution="normal", n_quantiles=n_quantiles(len(x)), subsample=None
+    )
+    standard = StandardScaler()
+    expected = standard.fit_transform(quantile.fit_transform(x[:, None]))[:, 0]
+
+    scaler = QuantileNormal.fit(x)
+    np.testing.assert_allclose(scaler.transform(x), expected, atol=1e-10)
+    z = np.concatenate([np.linspace(-1, 1, 101) * 4.9, [-30.0, 30.0]])
+    z = (z - scaler.mean) / scaler.scale
+    back = standard.inverse_transform(z[:, None])
+    np.testing.assert_allclose(
+        scaler.inverse(z),
+        quantile.inverse_transform(back)[:, 0],
+        rtol=1e-9,
+        atol=1e-9 * np.ptp(x),
+    )
+
+
+def test_scores_are_standard_and_tails_stay_in_range():
+    x = columns()["skewed"]
+    scaler = QuantileNormal.fit(x)
+    z = scaler.transform(x)
+    assert abs(z.mean()) < 1e-12
+    assert abs(z.std() - 1) < 1e-12
+    wild = scaler.inverse(np.array([-1e6, -6.0, 6.0, 1e6]))
+    assert wild.min() >= x.min()
+    assert wild.max() <= x.max()
+
+
+def test_distinct_values_beside_the_extremes_stay_distinct():
+    # A cut at 1e-7 would merge 0, 1, 2 and return 0 for all of them.
+    x = np.array([0.0, 1.0, 2.0, 10.0**9, 2.0**31 - 1, 2.0**31 - 2])
+    scaler = QuantileNormal.fit(x)
+    np.testing.assert_array_equal(np.rint(scaler.inverse(scaler.transform(x))), x)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_the_unit_of_a_column_does_not_matter(size):
+    x = columns()["normal"]
+    expected = QuantileNormal.fit(x).transform(x)
+    scaler = QuantileNormal.fit(x * size)
+    np.testing.assert_allclose(scaler.transform(x * size), expected, atol=1e-6)
+
+
+def test_arrays_round_trip_and_refuse_nonsense():
+    scaler = QuantileNormal.fit(columns()["ties"])
+    again = QuantileNormal.from_arrays(scaler.arrays())
+    x = np.linspace(-1, 13, 50)
+    np.testing.assert_array_equal(again.transform(x), scaler.transform(x))
+    damaged = scaler.arrays()
+    damaged["quantiles"] = damaged["quantiles"][::-1]
+    with pytest.raises(ValueError, match="ascend"):
+        QuantileNormal.from_arrays(damaged)

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from augmask.errors import SchemaError
+from augmask.table.infer import infer_schema
+from augmask.table.schema import Schema, read_overrides
+
+ROWS = 30
+FRAME = pd.DataFrame(
+    {
+        "weight": [None, *(60 + i / 8 for i in range(1, ROWS))],
+        'odd "name"\n\x7f': ["a\\b", 'q"', "ü\t"] * 10,
+        "flag": [True, None, False] * 10,
+        "grade": [1, 2, 3, None, 5] * 6,
+        "when": pd.date_range("2020-01-01", periods=ROWS, tz="Asia/Tokyo")[::-1],
+        "code": [f"K{i:04d}" for i in range(ROWS)],
+        "same": "x",
+        "none": None,
+        5: pd.Series(["lo", "hi"] * 15, dtype="category"),
+    }
+)
+
+
+@pytest.fixture
+def schema():
+    return infer_schema(FRAME, {"flag": {"hole": "level"}, "grade": {"holes": [5]}})
+
+
+def test_json_round_trip_is_exact(schema):
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    assert again == schema
+    assert [type(level) for level in again["grade"].levels] == [int, int, int]
+    assert again[5].label == 5
+
+
+def test_toml_round_trip(schema, tmp_path):
+    path = tmp_path / "schema.toml"
+    schema.to_toml(path)
+    assert infer_schema(FRAME, path) == schema
+    assert read_overrides(path)["flag"]["hole"] == "level"
+    assert f"# {schema['weight'].reason}\n" in path.read_text(encoding="utf-8")
+
+
+def test_print_is_an_aligned_table_with_reasons(schema):
+    lines = str(infer_schema(FRAME.rename(columns=lambda c: str(c)[:3]))).splitlines()
+    assert len(lines) == 1 + len(FRAME.columns)
+    at = lines[0].index("kind")
+    assert {line[at - 1] for line in lines} == {" "}
+    assert all(line[at] != " " for line in lines)
+    assert schema["same"].reason in str(schema)
+
+
+def test_notes_tell_how_to_override(schema):
+    notes = schema.notes()
+    assert sum("identifiers" in note and "'code'" in note for note in notes) == 1
+    assert any("constant" in note and "'same'" in note for note in notes)
+    assert any("nothing was observed" in note and "'none'" in note for note in notes)
+
+
+def test_unknown_column_is_named(schema):
+    with pytest.raises(SchemaError, match="did you mean 'weight'"):
+        schema["wieght"]
+
+
+def damaged(data, column, **changes):
+    data = json.loads(json.dumps(data))
+    stored = next(c for c in data["columns"] if c["label"] == column)
+    stored.update(changes)
+    return data
+
+
+DAMAGE = {
+    "kind": ("weight", {"kind": "magic"}),
+    "field": ("weight", {"colour": 1}),
+    "range": ("weight", {"low": 99.0, "high": 1.0}),
+    "no range": ("weight", {"low": None}),
+    "infinite": ("weight", {"high": float("inf")}),
+    "dtype": ("weight", {"dtype": "no such type"}),
+    "levels": ("grade", {"levels": []}),
+    "levels twice": ("grade", {"levels": [1, 1]}),
+    "level type": ("grade", {"levels": [[1]]}),
+    "foreign level": (5, {"levels": ["lo", "new"]}),
+    "boolean": ("flag", {"levels": ["yes"]}),
+    "unit": ("when", {"unit": "fortnight"}),
+    "form": ("code", {"form": {"make": "magic"}}),
+    "missing": ("flag", {"missing": 3.0}),
+    "twice": ("flag", {"label": "weight"}),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_schemas_are_refused(schema, name):
+    column, changes = DAMAGE[name]
+    with pytest.raises(SchemaError):
+        Schema.from_dict(damaged(schema.to_dict(), column, **changes))
+
+
+@pytest.mark.parametrize("data", [None, {}, {"columns": []}, {"columns": [3]}])
+def test_what_is_no_schema_is_refused(data):
+    with pytest.raises(SchemaError):
+        Schema.from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[columns.a", "not valid TOML"),
+        ("[colums.a]\nkind = 'float'", "must hold tables named"),
+        ("columns = 3", "must hold tables named"),
+        ("[columns.a]\nkind = 'flot'", "did you mean 'float'"),
+    ],
+)
+def test_bad_schema_files_end_in_one_sentence(text, message, tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    with pytest.raises(SchemaError, match=message):
+        read_overrides(path)
+    with pytest.raises(SchemaError, match="cannot be read"):
+        read_overrides(tmp_path / "absent.toml")

@@ -1,0 +1,103 @@
+"""Shuffled batches: every row comes, and every completion of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from augmask.augment import resolve_augmenter
+from augmask.augment.draws import Draws, complete
+from augmask.train.data import TrainingData, hidden_cells
+
+CPU = torch.device("cpu")
+
+
+def training_data(table, draws="one", supervise="observed", hidden=None):
+    completions = complete(
+        resolve_augmenter("ecdf"), table, Draws.parse(draws), np.random.default_rng(0)
+    )
+    if hidden is None:
+        hidden = np.zeros_like(table.observed)
+    return TrainingData(completions, supervise, hidden, 0, CPU)
+
+
+@pytest.mark.parametrize("size", [7, 60, 100])
+def test_every_row_comes_once_a_pass_whatever_the_batch_size(make_table, size):
+    table = make_table(n=60, n_num=1, cards=(), holes=0.0)
+    data = training_data(table)
+    values = torch.cat([data.next_batch(size)[0].num[:, 0] for _ in range(60)])
+    for start in range(0, 60 * size - 60, 60):
+        found = np.sort(values[start : start + 60].numpy())
+        np.testing.assert_array_equal(found, np.sort(table.num[:, 0].astype("f4")))
+
+
+def test_stack_visits_every_pair_of_row_and_completion(make_table):
+    table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
+    data = training_data(table, "stack:3")
+    batch, _ = data.next_batch(90)
+    found = {tuple(row) for row in torch.cat([batch.num, batch.cat], 1).tolist()}
+    expected = {
+        (*num, *cat)
+        for i in range(3)
+        for num, cat in zip(
+            data.completions.completion(i).num.astype("f4").tolist(),
+            data.completions.completion(i).cat.tolist(),
+            strict=True,
+        )
+    }
+    assert found == expected
+
+
+def test_cycle_shows_one_completion_a_pass(make_table):
+    table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
+    data = training_data(table, "cycle:2")
+    for epoch in range(4):
+        batch, _ = data.next_batch(30)
+        expected = data.completions.completion(epoch % 2)
+        np.testing.assert_allclose(
+            batch.num.sum(0).numpy(), expected.num.sum(0), rtol=1e-5
+        )
+        np.testing.assert_array_equal(batch.cat.sum(0).numpy(), expected.cat.sum(0))
+
+
+def test_observed_cells_are_the_same_in_every_completion(make_table):
+    table = make_table(n=30, holes=0.5)
+    data = training_data(table, "stack:4")
+    rows = torch.arange(30)
+    for draw in range(4):
+        batch = data.gather(rows, torch.full((30,), draw))
+        seen = table.num_observed
+        np.testing.assert_array_equal(
+            batch.num.numpy()[seen], table.num[seen].astype("f4")
+        )
+        seen = table.cat_observed
+        np.testing.assert_array_equal(batch.cat.numpy()[seen], table.cat[seen])
+
+
+def test_supervision_and_hidden_cells(make_table):
+    table = make_table(n=200, holes=0.4)
+    hidden = hidden_cells(table.observed, 0.2, np.random.default_rng(0))
+    assert not hidden[~table.observed].any()
+    assert hidden.sum() / table.observed.sum() == pytest.approx(0.2, abs=0.05)
+    for supervise, expected in (
+        ("observed", table.observed & ~hidden),
+        ("all", ~hidden),
+    ):
+        data = training_data(table, supervise=supervise, hidden=hidden)
+        np.testing.assert_array_equal(data.counted.numpy(), expected)
+
+
+def test_the_shuffle_goes_on_from_its_state(make_table):
+    table = make_table(n=50, holes=0.3)
+    data = training_data(table, "anchor:3:0.5")
+    for _ in range(5):
+        data.next_batch(16)
+    state = {name: value.clone() for name, value in data.state().items()}
+    expected = [data.next_batch(16)[0] for _ in range(20)]
+    again = training_data(table, "anchor:3:0.5")
+    again.restore(state)
+    for batch in expected:
+        found = again.next_batch(16)[0]
+        assert torch.equal(found.num, batch.num)
+        assert torch.equal(found.cat, batch.cat)

@@ -1,0 +1,158 @@
+"""The run: it learns, resumes, rolls back, and keeps its budgets."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from augmask.augment import resolve_augmenter
+from augmask.augment.draws import Draws, complete
+from augmask.config import Settings
+from augmask.diffusion import build_backbone
+from augmask.errors import ArtifactError, TrainingDiverged
+from augmask.train.checkpoint import Checkpoint
+from augmask.train.data import TrainingData, hidden_cells
+from augmask.train.loop import LOOK, train
+from augmask.train.trainer import Trainer
+
+CPU = torch.device("cpu")
+SMALL = {"width": 16, "depth": 1, "time_width": 16, "batch": 16, "warmup": 10}
+
+
+def make_trainer(table, holdout=0.1, **changes) -> Trainer:
+    settings = Settings(**{**SMALL, "holdout": holdout, **changes})
+    completions = complete(
+        resolve_augmenter("ecdf"), table, Draws("stack", 2), np.random.default_rng(0)
+    )
+    backbone = build_backbone("cdtd", table.layout, 0, **settings.network)
+    backbone.init_from_data(completions.table)
+    hidden = hidden_cells(table.observed, settings.holdout, np.random.default_rng(1))
+    data = TrainingData(completions, "observed", hidden, 0, CPU)
+    return Trainer(backbone, data, settings, 0, CPU)
+
+
+def weights(trainer) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in trainer.backbone.parameters()]
+
+
+def test_held_out_cells_get_easier(make_table):
+    table = make_table(n=300, n_num=3, cards=(3,), holes=0.2)
+    trainer = make_trainer(table, steps=600)
+    start = trainer.held_out_loss()
+    run = train(trainer)
+    assert run.best_loss < 0.9 * start
+    assert run.stopped == "steps"
+    assert [row["step"] for row in run.history] == list(range(LOOK, 601, LOOK))
+
+
+def test_the_best_average_is_what_remains(make_table):
+    trainer = make_trainer(make_table(n=40), steps=200, lr=0.02)
+    run = train(trainer)
+    assert run.best_loss == min(
+        row["held_out"] for row in run.history if not math.isnan(row["held_out"])
+    )
+    for left, best in zip(weights(trainer), run.best_weights, strict=True):
+        assert torch.equal(left, best)
+
+
+def test_without_held_out_cells_the_last_average_remains(make_table):
+    trainer = make_trainer(make_table(n=40), holdout=0.0, steps=60)
+    run = train(trainer)
+    assert run.best_weights is None
+    for left, last in zip(weights(trainer), trainer.average.weights, strict=True):
+        assert torch.equal(left, last)
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_ends_like_an_unbroken_one(make_table, tmp_path):
+    table = make_table(n=50)
+    whole = make_trainer(table, steps=300)
+    expected = train(whole)
+
+    path = tmp_path / "run.checkpoint"
+
+    def kill(phase, done, total, numbers):
+        if done >= 170:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(
+            make_trainer(table, steps=300),
+            progress=kill,
+            checkpoint=Checkpoint(path, "x", every=0),
+        )
+    resumed = make_trainer(table, steps=300)
+    found = train(resumed, checkpoint=Checkpoint(path, "x", every=0))
+    assert resumed.steps_done == 300
+    for a, b in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(expected.history, found.history, strict=True):
+        a.pop("seconds"), b.pop("seconds")
+        np.testing.assert_equal(a, b)
+
+
+def test_a_checkpoint_of_another_run_is_refused(make_table, tmp_path):
+    path = tmp_path / "run.checkpoint"
+    train(
+        make_trainer(make_table(), steps=50), checkpoint=Checkpoint(path, "a", every=0)
+    )
+    with pytest.raises(ArtifactError, match="other data, settings or seed"):
+        Checkpoint(path, "b").load()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ArtifactError, match="damaged"):
+        Checkpoint(path, "a").load()
+
+
+def break_once(trainer, at, times):
+    """Make the loss of column c0 infinite at step `at`, the first `times` times."""
+    inner, left = trainer.backbone.cell_loss, {"n": times}
+
+    def cell_loss(batch, generator):
+        cell = inner(batch, generator)
+        if trainer.steps_done == at and left["n"]:
+            left["n"] -= 1
+            cell.main[:, 2] = torch.inf * cell.main[:, 2]
+        return cell
+
+    trainer.backbone.cell_loss = cell_loss
+
+
+def test_a_broken_step_is_undone_and_its_column_named(make_table, caplog):
+    trainer = make_trainer(make_table(), steps=200)
+    # once in the run itself, once in the replay that looks for the culprit
+    break_once(trainer, at=120, times=2)
+    run = train(trainer)
+    assert run.restarts == 1
+    assert "'c0' at step 121" in caplog.text
+    assert trainer.steps_done == 200
+    assert all(w.isfinite().all() for w in weights(trainer))
+    rates = [row["lr"] for row in run.history]
+    assert rates[2] < 0.6 * rates[1]
+
+
+def test_a_run_that_cannot_be_saved_says_which_column(make_table):
+    trainer = make_trainer(make_table(), steps=200)
+    break_once(trainer, at=60, times=1000)
+    with pytest.raises(TrainingDiverged, match="column 'c0'"):
+        train(trainer)
+
+
+def test_the_clock_ends_a_run_with_a_low_rate(make_table):
+    trainer = make_trainer(make_table(), steps=1_000_000)
+    run = train(trainer, seconds=1.0)
+    assert run.stopped == "time"
+    assert 0 < trainer.steps_done < 1_000_000
+    assert run.history[-1]["lr"] < 0.5 * trainer.settings.lr
+
+
+def test_patience_ends_a_run(make_table):
+    trainer = make_trainer(make_table(n=30), steps=20_000, lr=0.05, patience=2)
+    run = train(trainer)
+    assert run.stopped == "held-out cells"
+    assert trainer.steps_done < 20_000

@@ -23,8 +23,15 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 
-from augmask.augment.boosted import LgbmS
-from augmask.augment.conditional import EPSILON, N_TREES, SETTINGS, context, stacked
+from augmask.augmentation.boosted import LgbmS
+from augmask.augmentation.conditional import (
+    EPSILON,
+    N_TREES,
+    SETTINGS,
+    context,
+    context_categories,
+    stacked,
+)
 from augmask.missing.simulate import ampute
 from augmask.table.carrier import Table
 from augmask.table.encode import Codec
@@ -72,7 +79,9 @@ def by_threads(table: Table) -> None:
         u: np.ndarray, y: np.ndarray, objective: str, **extra: int
     ) -> Callable[[np.ndarray], np.ndarray]:
         params = {**settings, "objective": objective, **extra}
-        booster = lgb.train(params, lgb.Dataset(u, label=y), N_TREES)
+        categories = context_categories(n_num, x.shape[1], j)
+        dataset = lgb.Dataset(u, label=y, categorical_feature=categories)
+        booster = lgb.train(params, dataset, N_TREES)
         return lambda v: booster.predict(v, num_threads=THREADS)
 
     for j in range(x.shape[1]):

@@ -1,4 +1,4 @@
-"""The paper's setting on real tables: NoAug, AugFull and AugMask with CDTD at full size.
+"""The paper's setting on real tables: three strategies with CDTD at full size.
 
 Three stages, because the machine with the GPU has no LightGBM and the one with LightGBM
 has no GPU:
@@ -45,11 +45,13 @@ class Prepared:
         stored = np.load(path)
         self.num, self.cat = stored["num"], stored["cat"]
 
-    def fit(self, table, rng, progress=None):
+    def fit(self, table, _rng, _progress=None):
+        """Remember the table; nothing is learned here."""
         self.table, self.next = table, 0
         return self
 
-    def draw(self, rng):
+    def draw(self, _rng):
+        """Return the next stored completion."""
         i, self.next = self.next, self.next + 1
         num, cat = self.table.num.copy(), self.table.cat.copy()
         num[~self.table.num_observed] = self.num[i]
@@ -57,18 +59,23 @@ class Prepared:
         return self.table.filled(num, cat)
 
 
-def split(frame: pd.DataFrame, target: str | None, seed: int):
+def split(
+    frame: pd.DataFrame, target: str | None, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return 60 % train and 20 % test rows, stratified by `target` if given."""
     from sklearn.model_selection import train_test_split
 
     by = frame[target] if target else None
-    train, rest = train_test_split(frame, train_size=0.6, random_state=seed, stratify=by)
+    train, rest = train_test_split(
+        frame, train_size=0.6, random_state=seed, stratify=by
+    )
     by = rest[target] if target else None
     _, test = train_test_split(rest, train_size=0.5, random_state=seed, stratify=by)
     return train.reset_index(drop=True), test.reset_index(drop=True)
 
 
 def load(name: str) -> tuple[pd.DataFrame, dict]:
+    """Return a complete table and its roles."""
     folder = Path(os.environ["AUGMASK_DATA"])
     role = tomllib.loads((folder / "roles.toml").read_text())[name]
     frame = pd.read_csv(folder / role.get("file", f"{name}.csv.gz"))
@@ -83,8 +90,9 @@ def load(name: str) -> tuple[pd.DataFrame, dict]:
 
 
 def prepare(work: Path, names: list[str], seed: int, ratio: float) -> None:
-    from augmask.augment import resolve_augmenter
-    from augmask.augment.draws import Draws, complete
+    """Split, mask and fill each table, once for all strategies."""
+    from augmask.augmentation import resolve_augmenter
+    from augmask.augmentation.draws import Draws, complete
     from augmask.rng import stream
     from augmask.table.encode import Codec
 
@@ -117,6 +125,7 @@ def prepare(work: Path, names: list[str], seed: int, ratio: float) -> None:
 
 
 def job(work: Path, out: Path, name: str, strategy: str, seed: int, minutes: float):
+    """Train one strategy on one table and sample as many rows as it was given."""
     augmenter, supervise, draws = STRATEGIES[strategy]
     folder = work / name
     holed = pd.read_parquet(folder / "holed.parquet")
@@ -141,13 +150,21 @@ def job(work: Path, out: Path, name: str, strategy: str, seed: int, minutes: flo
     )
 
 
-def run(work: Path, out: Path, names: list[str], seed: int, minutes: float) -> None:
+def run(
+    work: Path,
+    out: Path,
+    names: list[str],
+    strategies: list[str],
+    seed: int,
+    minutes: float,
+) -> None:
+    """Run every pair of table and strategy in a process of its own, all at once."""
     out.mkdir(parents=True, exist_ok=True)
-    jobs = [(name, strategy) for name in names for strategy in STRATEGIES]
+    jobs = [(name, strategy) for name in names for strategy in strategies]
     arguments = [sys.executable, __file__, "job", str(work), str(out)]
     shared = ["--seed", str(seed), "--minutes", str(minutes)]
     running = [
-        subprocess.Popen([*arguments, "--tables", n, "--strategy", s, *shared])
+        subprocess.Popen([*arguments, "--tables", n, "--strategies", s, *shared])
         for n, s in jobs
     ]
     for process in running:
@@ -155,9 +172,10 @@ def run(work: Path, out: Path, names: list[str], seed: int, minutes: float) -> N
 
 
 def score(work: Path, out: Path, names: list[str], result: Path) -> None:
-    from augmask.evaluate.coverage import alpha_beta
-    from augmask.evaluate.fidelity import shape, trend
-    from augmask.evaluate.utility import utility
+    """Score whatever was generated against the complete training rows."""
+    from augmask.evaluation.coverage import alpha_beta
+    from augmask.evaluation.fidelity import shape, trend
+    from augmask.evaluation.utility import utility
 
     rows = []
     for name in names:
@@ -185,18 +203,26 @@ def score(work: Path, out: Path, names: list[str], result: Path) -> None:
                 "mle": found.value,
             }
             rows.append(row)
-            print("  ".join(f"{v:.3f}" if isinstance(v, float) else v for v in row.values()), flush=True)
+            print(
+                "  ".join(
+                    f"{v:.3f}" if isinstance(v, float) else v for v in row.values()
+                ),
+                flush=True,
+            )
     result.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(rows).round(4).to_csv(result, index=False)
 
 
 def main() -> None:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stage", choices=["prepare", "run", "job", "score"])
     parser.add_argument("work", type=Path)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--tables", nargs="+", default=["adult", "magic"])
-    parser.add_argument("--strategy", choices=list(STRATEGIES))
+    parser.add_argument(
+        "--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES)
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ratio", type=float, default=RATIO)
     parser.add_argument("--minutes", type=float, default=60.0)
@@ -207,9 +233,9 @@ def main() -> None:
     if a.stage == "prepare":
         prepare(a.work, a.tables, a.seed, a.ratio)
     elif a.stage == "run":
-        run(a.work, a.out, a.tables, a.seed, a.minutes)
+        run(a.work, a.out, a.tables, a.strategies, a.seed, a.minutes)
     elif a.stage == "job":
-        job(a.work, a.out, a.tables[0], a.strategy, a.seed, a.minutes)
+        job(a.work, a.out, a.tables[0], a.strategies[0], a.seed, a.minutes)
     else:
         score(a.work, a.out, a.tables, a.result)
 

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from augmask.augment.frame import augment
+    from augmask.augmentation.frame import augment
     from augmask.diffusion.reduce import observed_mean
     from augmask.missing.simulate import ampute
     from augmask.model import AugMask, load
@@ -24,13 +24,21 @@ if TYPE_CHECKING:
     from augmask.table.schema import Schema
 
 __version__ = "0.1.0"
-__all__ = ["AugMask", "Schema", "ampute", "augment", "infer_schema", "load", "observed_mean"]
+__all__ = [
+    "AugMask",
+    "Schema",
+    "ampute",
+    "augment",
+    "infer_schema",
+    "load",
+    "observed_mean",
+]
 
 _HOME = {
     "AugMask": "augmask.model",
     "Schema": "augmask.table.schema",
     "ampute": "augmask.missing.simulate",
-    "augment": "augmask.augment.frame",
+    "augment": "augmask.augmentation.frame",
     "infer_schema": "augmask.table.infer",
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",

@@ -165,9 +165,7 @@ def fit(
     supervise: Annotated[
         str, typer.Option(help="cells that the loss counts: observed or all")
     ] = "observed",
-    preset: Annotated[
-        str, typer.Option(help="auto, fast, balanced or paper")
-    ] = "auto",
+    preset: Annotated[str, typer.Option(help="auto, fast, balanced or paper")] = "auto",
     steps: Annotated[int | None, typer.Option(help="training steps")] = None,
     max_minutes: Annotated[
         float | None, typer.Option(help="wall-clock budget of the whole fit")
@@ -291,8 +289,10 @@ def demo(
         ("clinic-incomplete.csv", "what the models saw"),
         ("clinic-truth.csv", "what they never saw"),
         ("clinic-synthetic.csv", "complete synthetic rows by AugMask"),
-        ("clinic.augmask", f"the model: augmask sample {out}/clinic.augmask -n 1000 "
-         "--out rows.csv"),
+        (
+            "clinic.augmask",
+            f"the model: augmask sample {out}/clinic.augmask -n 1000 --out rows.csv",
+        ),
     ):
         typer.echo(f"  {out / name}: {meaning}")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from augmask.augment.draws import Draws
+from augmask.augmentation.draws import Draws
 from augmask.errors import UsageError
 
 

@@ -18,9 +18,9 @@ import torch
 from sklearn.base import BaseEstimator
 
 from augmask.artifact import read_artifact, write_artifact
-from augmask.augment import resolve_augmenter
-from augmask.augment.base import Augmenter
-from augmask.augment.draws import Completions, Draws, complete
+from augmask.augmentation import resolve_augmenter
+from augmask.augmentation.base import Augmenter
+from augmask.augmentation.draws import Completions, Draws, complete
 from augmask.config import Settings, resolve_preset
 from augmask.device import resolve_device
 from augmask.diffusion import build_backbone

@@ -60,8 +60,10 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
     frequencies = model.net.time.frequencies
     published = torch.tensor([10000 ** (-k / 4) for k in range(4)], dtype=torch.float64)
     torch.testing.assert_close(frequencies, published, rtol=1e-6, atol=0)
-    out = {name: torch.zeros(n, layout.n_features, dtype=torch.float64)
-           for name in ("main", "warp", "weight")}
+    out = {
+        name: torch.zeros(n, layout.n_features, dtype=torch.float64)
+        for name in ("main", "warp", "weight")
+    }
     for b in range(n):
         level, cdf, pdf, scale = [], [], [], []
         for k in range(2):
@@ -82,24 +84,28 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
         for j in range(layout.n_cat):
             raw = model.embedding[offsets[j] + table.cat[b, j]] + model.shift[j]
             point = 4 * raw / raw.norm()
-            inputs += list((point + level[1] * eps_cat[b, j]) / math.sqrt(1 + level[1] ** 2))
+            inputs += list(
+                (point + level[1] * eps_cat[b, j]) / math.sqrt(1 + level[1] ** 2)
+            )
         tau = 250 * math.log(u[b].item() + 1e-8)
         angles = tau * frequencies
         time = model.net.time.layers(torch.cat([angles.cos(), angles.sin()]))
         hidden = model.net.project(torch.stack([torch.as_tensor(v) for v in inputs]))
         output = model.net.head(model.net.hidden(hidden + time))
-        rho = math.exp(
-            model.log_weight(0.25 * torch.log(u[b : b + 1] + 1e-8)).item()
-        )
+        rho = math.exp(model.log_weight(0.25 * torch.log(u[b : b + 1] + 1e-8)).item())
         for j, k in enumerate(groups):
             if k == 0:
                 s = level[0]
-                denoised = noisy[j] / (1 + s**2) + s / math.sqrt(1 + s**2) * output[j].item()
+                denoised = (
+                    noisy[j] / (1 + s**2) + s / math.sqrt(1 + s**2) * output[j].item()
+                )
                 plain = (denoised - table.num[b, j]) ** 2
                 weighted = plain * (1 + s**2) / (s**2 + 1e-7)
             else:
                 c = j - layout.n_num
-                logits = output[layout.n_num + offsets[c] : layout.n_num + offsets[c + 1]]
+                logits = output[
+                    layout.n_num + offsets[c] : layout.n_num + offsets[c + 1]
+                ]
                 seen = table.cat[table.cat_observed[:, c], c]
                 p = np.bincount(seen, minlength=layout.cards[c]) + 0.01
                 p = p / p.sum()
@@ -121,7 +127,9 @@ def test_cell_losses_equal_the_slow_reference(make_table):
         )
         slow = slow_cell_losses(model, table, 3)
     torch.testing.assert_close(fast.main, slow["main"], rtol=1e-6, atol=0)
-    torch.testing.assert_close(fast.aux["weight"], slow["weight"], rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(
+        fast.aux["weight"], slow["weight"], rtol=1e-6, atol=1e-12
+    )
     torch.testing.assert_close(fast.aux["warp"], slow["warp"], rtol=1e-5, atol=1e-12)
 
 
@@ -179,7 +187,8 @@ def test_warp_inverse_and_density():
 
 @pytest.mark.parametrize("solver", ["euler", "multistep"])
 @pytest.mark.parametrize(
-    ("n_num", "cards"), [(2, (3, 2)), (2, ()), (0, (3, 2)), (1, ()), (0, (4,)), (0, (1,))]
+    ("n_num", "cards"),
+    [(2, (3, 2)), (2, ()), (0, (3, 2)), (1, ()), (0, (4,)), (0, (1,))],
 )
 def test_samples_are_legal_for_any_mix_of_columns(make_table, n_num, cards, solver):
     table = make_table(n=20, n_num=n_num, cards=cards)

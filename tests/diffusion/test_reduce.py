@@ -75,9 +75,7 @@ def _one_of_two(rank: int, address: str, folder: str) -> None:
             loss.backward()
             # what DDP does with gradients
             dist.all_reduce(weight.grad)
-            np.save(
-                f"{folder}/{over}{rank}.npy", [loss.item(), weight.grad.item() / 2]
-            )
+            np.save(f"{folder}/{over}{rank}.npy", [loss.item(), weight.grad.item() / 2])
     finally:
         dist.destroy_process_group()
 

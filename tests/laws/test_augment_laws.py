@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from augmask.augment import AUGMENTERS, resolve_augmenter
+from augmask.augmentation import AUGMENTERS, resolve_augmenter
 from augmask.table.carrier import Layout, Table
 
 RULES = sorted(AUGMENTERS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from augmask.augment import resolve_augmenter
+from augmask.augmentation import resolve_augmenter
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.reduce import observed_mean, reduce_cells
@@ -18,7 +18,9 @@ everywhere = pytest.mark.parametrize("backbone", list(BACKBONES))
 
 
 def batch_of(table):
-    return Batch(torch.from_numpy(table.num).float(), torch.from_numpy(table.cat).long())
+    return Batch(
+        torch.from_numpy(table.num).float(), torch.from_numpy(table.cat).long()
+    )
 
 
 def build(backbone, table):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from augmask.augment import resolve_augmenter
-from augmask.augment.draws import Draws, complete
+from augmask.augmentation import resolve_augmenter
+from augmask.augmentation.draws import Draws, complete
 from augmask.train.data import TrainingData, hidden_cells
 
 CPU = torch.device("cpu")

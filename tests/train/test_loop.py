@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from augmask.augment import resolve_augmenter
-from augmask.augment.draws import Draws, complete
+from augmask.augmentation import resolve_augmenter
+from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings
 from augmask.diffusion import build_backbone
 from augmask.errors import ArtifactError, TrainingDiverged

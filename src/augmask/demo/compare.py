@@ -12,7 +12,7 @@ import pandas as pd
 
 from augmask.demo.clinic import clinic_with_holes
 from augmask.errors import DataError
-from augmask.evaluate.fidelity import shape, trend
+from augmask.evaluation.fidelity import shape, trend
 from augmask.model import AugMask
 from augmask.progress import Progress, silent
 from augmask.sample.stream import write_frames
@@ -99,6 +99,4 @@ def compare_strategies(
         if strategy == "AugMask":
             write_frames([synthetic], out / "clinic-synthetic.csv")
             model.save(out / "clinic.augmask")
-        yield Comparison(
-            strategy, MEANING[strategy], *scores, time.monotonic() - began
-        )
+        yield Comparison(strategy, MEANING[strategy], *scores, time.monotonic() - began)

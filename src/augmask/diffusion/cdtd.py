@@ -227,7 +227,11 @@ class CDTD(nn.Module):
 
     @torch.no_grad()
     def sample(
-        self, n: int, generator: torch.Generator, steps: int = 200, solver: str = "euler"
+        self,
+        n: int,
+        generator: torch.Generator,
+        steps: int = 200,
+        solver: str = "euler",
     ) -> Batch:
         """Run the probability-flow equation from noise to rows.
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from augmask.augment.draws import Completions
+from augmask.augmentation.draws import Completions
 from augmask.diffusion.base import Batch
 from augmask.rng import stream
 from augmask.table.carrier import BoolArray

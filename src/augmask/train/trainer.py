@@ -108,7 +108,9 @@ class Trainer:
     @torch.no_grad()
     def held_out_loss(self, rows: int = 4096) -> float:
         """Return the averaged weights' loss on the hidden cells, always the same way."""
-        probe = torch.Generator(self.device).manual_seed(stream_seed(self.seed, "probe"))
+        probe = torch.Generator(self.device).manual_seed(
+            stream_seed(self.seed, "probe")
+        )
         watched = torch.nonzero(self.data.hidden.any(1))[:rows, 0]
         batch = self.data.gather(watched, torch.zeros_like(watched))
         hidden = self.data.hidden[watched]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augment.bend import bend
-from augmask.augment.conditional import (
+from augmask.augmentation.bend import bend
+from augmask.augmentation.conditional import (
     N_FOLDS,
     Spread,
     fit_and_predict,
     longest_first,
     stacked,
 )
-from augmask.augment.moments import CatMoments, Moments, NumMoments, draw_moments
-from augmask.augment.workers import run_each
+from augmask.augmentation.moments import CatMoments, Moments, NumMoments, draw_moments
+from augmask.augmentation.workers import run_each
 from augmask.errors import NotFittedError
 from augmask.table.carrier import Table
 
@@ -47,7 +47,9 @@ def fit_moments(
     if spread == "log-chi2" and columns:
         folds = rng.permutation(np.arange(len(table)) % N_FOLDS).astype(np.int8)
     x = stacked(table)
-    calls = [(x, table.observed, j, card, spread, folds) for j, card in columns]
+    calls = [
+        (x, table.observed, layout.n_num, j, card, spread, folds) for j, card in columns
+    ]
     found: dict[int, NumMoments | CatMoments] = {}
     results = run_each(fit_and_predict, calls, cells=x.size, n_jobs=n_jobs)
     for done, (i, moments) in enumerate(results, start=1):

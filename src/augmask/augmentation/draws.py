@@ -18,7 +18,7 @@ from augmask.errors import UsageError
 from augmask.table.carrier import Table
 
 if TYPE_CHECKING:
-    from augmask.augment.base import Augmenter
+    from augmask.augmentation.base import Augmenter
     from augmask.progress import Progress
 
 Kind = Literal["one", "cycle", "anchor", "stack"]
@@ -186,7 +186,7 @@ def complete(
 
     Examples
     --------
-    >>> from augmask.augment.marginal import Ecdf
+    >>> from augmask.augmentation.marginal import Ecdf
     >>> from augmask.table.carrier import Layout
     >>> table = Table(
     ...     np.array([[1.0], [2.0], [0.0]]),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluate.columns import check_tables, level_codes, numbers
+from augmask.evaluation.columns import check_tables, level_codes, numbers
 
 
 def _pair(real, synthetic, **options):

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augmask.evaluate import nearest
-from augmask.evaluate.nearest import best_of, distances, nearest_rows
+from augmask.evaluation import nearest
+from augmask.evaluation.nearest import best_of, distances, nearest_rows
 
 
 def brute(queries, base, skip_self):

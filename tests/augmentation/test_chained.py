@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from augmask.augment.boosted import LgbmS
-from augmask.augment.chained import LgbmChain, Mice, walk
-from augmask.augment.conditional import CatModel, NumModel
+from augmask.augmentation.boosted import LgbmS
+from augmask.augmentation.chained import LgbmChain, Mice, walk
+from augmask.augmentation.conditional import CatModel, NumModel
 from augmask.table.carrier import Layout, Table
 
 

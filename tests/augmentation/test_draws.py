@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from augmask.augment.draws import Draws, complete
-from augmask.augment.marginal import Ecdf, Mean, Noise, Zero
+from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.marginal import Ecdf, Mean, Noise, Zero
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from augmask.augment import AUGMENTERS, resolve_augmenter
-from augmask.augment.marginal import Mean
+from augmask.augmentation import AUGMENTERS, resolve_augmenter
+from augmask.augmentation.marginal import Mean
 from augmask.errors import UsageError
 
 
@@ -31,8 +31,8 @@ def test_objects_pass_and_strangers_do_not():
 
 def test_looking_up_names_loads_nothing_heavy():
     code = (
-        "import sys, augmask.augment;"
-        "from augmask.augment import boosted, chained, draws;"
+        "import sys, augmask.augmentation;"
+        "from augmask.augmentation import boosted, chained, draws;"
         "heavy = {'lightgbm', 'sklearn', 'torch', 'pandas'} & set(sys.modules);"
         "assert not heavy, heavy"
     )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from augmask.augment.moments import pick_codes, write_holes
+from augmask.augmentation.moments import pick_codes, write_holes
 from augmask.table.carrier import Layout, Table
 
 

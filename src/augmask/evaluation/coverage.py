@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluate.columns import (
+from augmask.evaluation.columns import (
     Floats,
     Frames,
     check_tables,
@@ -36,8 +36,8 @@ from augmask.evaluate.columns import (
     numbers,
     one_hot,
 )
-from augmask.evaluate.nearest import best_of, distances, nearest_rows
-from augmask.evaluate.score import Score
+from augmask.evaluation.nearest import best_of, distances, nearest_rows
+from augmask.evaluation.score import Score
 
 LEVELS = np.linspace(0.0, 1.0, 30)
 

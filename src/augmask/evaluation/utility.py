@@ -23,7 +23,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluate.columns import (
+from augmask.evaluation.columns import (
     Codes,
     Floats,
     Frames,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from augmask.augment import conditional
-from augmask.augment.conditional import (
+from augmask.augmentation import conditional
+from augmask.augmentation.conditional import (
     fit_classes,
     fit_numeric,
     longest_first,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from augmask.evaluate.columns import Codes, Floats
+from augmask.evaluation.columns import Codes, Floats
 
 # Products of 16 MiB: large enough for the matrix library, small enough for the cache.
 BLOCK_CELLS = 1 << 21

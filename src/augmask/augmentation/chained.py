@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augment.boosted import fit_moments
-from augmask.augment.conditional import (
+from augmask.augmentation.boosted import fit_moments
+from augmask.augmentation.conditional import (
     ColumnModel,
     NumModel,
     context,
     fit_and_pack,
     longest_first,
 )
-from augmask.augment.moments import (
+from augmask.augmentation.moments import (
     Float32Array,
     draw_moments,
     pick_codes,
     write_holes,
 )
-from augmask.augment.workers import run_each
+from augmask.augmentation.workers import run_each
 from augmask.errors import NotFittedError
 from augmask.table.carrier import BoolArray, Table
 
@@ -195,7 +195,10 @@ class LgbmChain:
             return self
         x = self._start(rng)
         for _ in range(self.n_sweeps):
-            calls = [(x, table.observed, j, card, "paper") for j, card in columns]
+            calls = [
+                (x, table.observed, table.layout.n_num, j, card, "paper")
+                for j, card in columns
+            ]
             found = {}
             for i, model in run_each(
                 fit_and_pack, calls, cells=x.size, n_jobs=self.n_jobs

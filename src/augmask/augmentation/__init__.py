@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from augmask.errors import UsageError
 
 if TYPE_CHECKING:
-    from augmask.augment.base import Augmenter
+    from augmask.augmentation.base import Augmenter
 
 
 def _lazy(module: str, rule: str) -> Callable[[], Augmenter]:
     def make() -> Augmenter:
-        made: Augmenter = getattr(import_module(f"augmask.augment.{module}"), rule)()
+        made: Augmenter = getattr(
+            import_module(f"augmask.augmentation.{module}"), rule
+        )()
         return made
 
     return make

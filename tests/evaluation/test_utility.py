@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluate.utility import utility
+from augmask.evaluation.utility import utility
 
 pytest.importorskip("xgboost")
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import UsageError
-from augmask.evaluate.fidelity import shape, trend
+from augmask.evaluation.fidelity import shape, trend
 
 NUMERIC = ["age", "income", "ratio", "seen"]
 CATEGORICAL = ["sex", "city", "grade", "member"]

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from augmask.augment.workers import TINY_CELLS, run_each
+from augmask.augmentation.workers import TINY_CELLS, run_each
 
 # Run here with one job, and in a fresh interpreter with two: the fresh one shows
 # whether LightGBM stays out of the calling process, which on macOS may hold torch.
@@ -14,8 +14,8 @@ import hashlib
 
 import numpy as np
 
-from augmask.augment.boosted import LgbmS, LgbmSCalibrated
-from augmask.augment.chained import LgbmChain
+from augmask.augmentation.boosted import LgbmS, LgbmSCalibrated
+from augmask.augmentation.chained import LgbmChain
 from augmask.table.carrier import Layout, Table
 
 rng = np.random.default_rng(0)

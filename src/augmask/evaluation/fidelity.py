@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import UsageError
-from augmask.evaluate.columns import Codes, Floats, check_tables, level_codes, numbers
-from augmask.evaluate.score import Score
+from augmask.evaluation.columns import Codes, Floats, check_tables, level_codes, numbers
+from augmask.evaluation.score import Score
 
 BINS = 10
 # Beyond this many cells per row a joint table is mostly empty and is counted sparsely.
@@ -113,7 +113,7 @@ def shape(
         Complete tables; their row counts may differ.
     numeric, categorical : sequence of str
         The columns to compare. Dates may be listed as numeric, booleans as either.
-        Levels are compared by value, see `augmask.evaluate.columns`.
+        Levels are compared by value, see `augmask.evaluation.columns`.
 
     Returns
     -------

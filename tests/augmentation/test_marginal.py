@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from augmask.augment.marginal import Ecdf, Mean, Noise, Zero
+from augmask.augmentation.marginal import Ecdf, Mean, Noise, Zero
 from augmask.table.carrier import Layout, Table
 
 KNOWN = 3000

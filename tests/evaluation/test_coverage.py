@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluate.coverage import alpha_beta
-from augmask.evaluate.nearest import nearest_rows
+from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.nearest import nearest_rows
 
 
 def reference(real, synthetic, numeric, categorical):

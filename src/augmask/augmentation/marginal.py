@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augment.moments import class_frequencies, pick_codes, write_holes
+from augmask.augmentation.moments import class_frequencies, pick_codes, write_holes
 from augmask.errors import NotFittedError
 from augmask.table.carrier import CodeArray, FloatArray, Table
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from augmask.augment.boosted import LgbmD, LgbmS, LgbmSCalibrated
-from augmask.augment.conditional import LOG_CHI2_BIAS
+from augmask.augmentation.boosted import LgbmD, LgbmS, LgbmSCalibrated
+from augmask.augmentation.conditional import LOG_CHI2_BIAS
 from augmask.errors import NotFittedError
 from augmask.table.carrier import Layout, Table
 
@@ -50,14 +50,16 @@ def algorithm_1(table):
     for j in range(x.shape[1]):
         u = np.delete(np.concatenate([x, table.observed], axis=1), [j, j + 4], axis=1)
         known = table.observed[:, j]
+        # codes stand behind the two numbers, one of which may be the target
+        codes = {"categorical_feature": [1, 2] if j < 2 else [2]}
         if j < 2:
-            mean = lgb.LGBMRegressor(**settings).fit(u[known], x[known, j])
+            mean = lgb.LGBMRegressor(**settings).fit(u[known], x[known, j], **codes)
             r = x[known, j] - mean.predict(u[known])
             v = np.log(r**2 + 1e-6)
-            variance = lgb.LGBMRegressor(**settings).fit(u[known], v)
+            variance = lgb.LGBMRegressor(**settings).fit(u[known], v, **codes)
             yield mean.predict(u[~known]), np.exp(0.5 * variance.predict(u[~known]))
         else:
-            model = lgb.LGBMClassifier(**settings).fit(u[known], x[known, j])
+            model = lgb.LGBMClassifier(**settings).fit(u[known], x[known, j], **codes)
             p = np.zeros(((~known).sum(), table.layout.cards[j - 2]))
             p[:, model.classes_.astype(int)] = model.predict_proba(u[~known])
             yield (1 - 0.05) * p + 0.05 / p.shape[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from augmask.augment.moments import (
+from augmask.augmentation.moments import (
     CatMoments,
     Float32Array,
     Moments,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from augmask.augment.bend import bend, temper
-from augmask.augment.boosted import LgbmS
-from augmask.augment.marginal import Mean
-from augmask.augment.moments import CatMoments, Moments, NumMoments
+from augmask.augmentation.bend import bend, temper
+from augmask.augmentation.boosted import LgbmS
+from augmask.augmentation.marginal import Mean
+from augmask.augmentation.moments import CatMoments, Moments, NumMoments
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
 

@@ -2,9 +2,9 @@
 
 The way of the data, and the folders::
 
-    frame with holes --table--> Table(num, cat, observed) --augment--> Completions
+    frame with holes --table--> Table(num, cat, observed) --augmentation--> Completions
       --diffusion, train--> denoiser --sample--> codes --table--> complete frame
-      --evaluate--> scores
+      --evaluation--> scores
 
 `missing` makes and describes holes. Heavy libraries are loaded on first use of a name.
 """

@@ -63,13 +63,9 @@ def _read_members(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if sorted(names) != sorted((MANIFEST, TENSORS, CHECKSUMS)):
-                raise ArtifactError(
-                    f"{path} is not a model of augmask: it holds {names}"
-                )
+                raise ArtifactError(f"{path} is no model of augmask: it holds {names}")
             if any(i.compress_type != zipfile.ZIP_STORED for i in archive.infolist()):
-                raise ArtifactError(
-                    f"{path} was packed by another program; save it anew"
-                )
+                raise ArtifactError(f"{path} was packed by another program")
             return {name: archive.read(name) for name in names}
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no model file {path}") from error

@@ -279,7 +279,8 @@ def demo(
     typer.echo(f"\n{'strategy':10}{'Shape':>8}{'Trend':>8}{'time':>8}   what it does")
     for r in results:
         typer.echo(
-            f"{r.strategy:10}{r.shape:8.3f}{r.trend:8.3f}{r.seconds:6.0f} s   {r.meaning}"
+            f"{r.strategy:10}{r.shape:8.3f}{r.trend:8.3f}{r.seconds:6.0f} s"
+            f"   {r.meaning}"
         )
     typer.echo(
         "\nShape: how alike single columns are to the truth; Trend: pairs of columns. "

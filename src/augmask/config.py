@@ -59,8 +59,8 @@ class Settings:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            kind = {"int": int, "float": (int, float), "str": str}[str(field.type)]
-            if not isinstance(value, kind) or isinstance(value, bool):
+            kinds = {"int": (int,), "float": (int, float), "str": (str,)}
+            if type(value) not in kinds[str(field.type)]:
                 raise UsageError(
                     f"{field.name} must be of type {field.type}, got {value!r}"
                 )

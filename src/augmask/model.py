@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from augmask.artifact import read_artifact, write_artifact
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
-from augmask.augmentation.draws import Completions, Draws, complete
+from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings, resolve_preset
 from augmask.device import resolve_device
 from augmask.diffusion import build_backbone
@@ -51,13 +51,13 @@ log = logging.getLogger("augmask")
 FEWEST_ROWS = 10
 
 
-def _whole_number(name: str, value: object, lowest: int) -> int:
+def _whole_number(name: str, value: Any, lowest: int) -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or int(value) < lowest:  # type: ignore[call-overload]
+    if not whole or value < lowest:
         raise UsageError(
             f"{name} must be a whole number of at least {lowest}, got {value!r}"
         )
-    return int(value)  # type: ignore[call-overload]
+    return int(value)
 
 
 class AugMask(BaseEstimator):  # type: ignore[misc]
@@ -98,7 +98,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> import pandas as pd
-    >>> df = pd.DataFrame({"x": [1.5, None, 2.5, 3.0] * 5, "y": ["a", "b", None, "b"] * 5})
+    >>> df = pd.DataFrame({"x": [1, None, 2.5, 3] * 5, "y": ["a", "b", None, "b"] * 5})
     >>> model = AugMask(augmenter="ecdf", preset="fast", options={"steps": 3})
     >>> model.fit(df).sample(2).isna().any().any()
     np.False_
@@ -166,7 +166,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         codec = Codec.fit(frame, found)
         table = _learnable(codec.encode(frame))
 
-        completions = self._complete(augmenter, table, settings, progress)
+        completions = complete(
+            augmenter,
+            table,
+            Draws.parse(settings.draws),
+            stream(seed, "fill"),
+            progress,
+        )
         backbone = build_backbone(
             self.backbone,
             completions.table.layout,
@@ -264,15 +270,6 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     # -- the parts of fit -------------------------------------------------------
 
-    def _complete(
-        self, augmenter: Augmenter, table: Table, settings: Settings, progress: Progress
-    ) -> Completions:
-        """Fill the holes as often as the settings say, or once where once is all."""
-        draws = Draws.parse(settings.draws)
-        if table.observed.all() or not augmenter.stochastic:
-            draws = Draws.parse("one")
-        return complete(augmenter, table, draws, stream(self.seed, "fill"), progress)
-
     def _checkpoint(
         self, path: str | Path | None, table: Table, settings: Settings
     ) -> Checkpoint | None:
@@ -346,11 +343,12 @@ def load(path: str | Path, device: str = "auto") -> AugMask:
             parts.setdefault(part, {})[rest] = array
         model = AugMask(**manifest["parameters"], device=device)
         settings = Settings(**manifest["settings"])
+        stored = manifest["layout"]
         layout = Layout(
-            **{
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in manifest["layout"].items()
-            }
+            tuple(stored["num_names"]),
+            tuple(stored["cat_names"]),
+            tuple(stored["cards"]),
+            stored["reserved"],
         )
         codec = Codec.from_arrays(
             Schema.from_dict(manifest["schema"]), parts.get("codec", {})

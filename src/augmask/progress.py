@@ -21,7 +21,7 @@ def silent(phase: str, done: int, total: int, numbers: Mapping[str, float]) -> N
 
 
 class JsonLines:
-    """Write one JSON object a report, at most `per_second` of them a second.
+    r"""Write one JSON object a report, at most `per_second` of them a second.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class JsonLines:
     >>> stream = io.StringIO()
     >>> JsonLines(stream)("train", 1, 10, {"loss": 0.5})
     >>> stream.getvalue()
-    '{"phase": "train", "done": 1, "total": 10, "loss": 0.5}\\n'
+    '{"phase": "train", "done": 1, "total": 10, "loss": 0.5}\n'
     """
 
     def __init__(self, stream: IO[str], per_second: float = 5.0) -> None:

@@ -44,7 +44,7 @@ def augment(
 
     Examples
     --------
-    >>> df = pd.DataFrame({"x": [1.0, None, 3.0, 4.5] * 6, "y": ["a", "b", None, "b"] * 6})
+    >>> df = pd.DataFrame({"x": [1, None, 3, 4.5] * 6, "y": ["a", "b", None, "b"] * 6})
     >>> filled, observed = augment(df, "ecdf")
     >>> filled.isna().to_numpy().any(), observed["x"].tolist()[:4]
     (np.False_, [True, False, True, True])

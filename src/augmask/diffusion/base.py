@@ -64,10 +64,16 @@ class Backbone(Protocol):
     ) -> Batch:
         """Return `n` complete rows."""
 
-    # what every torch module has
-    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True
-    ) -> Any: ...
-    def to(self, device: torch.device) -> Any: ...
+    # -- what every torch module has --
+
+    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
+        """Return everything learned."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything learned or set from data, by name."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """Take over a state by name."""
+
+    def to(self, device: torch.device) -> Any:
+        """Move to a device."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -247,7 +248,7 @@ class CDTD(nn.Module):
             (DPM-Solver++ 2M), which needs fewer steps for the same error.
         """
         points = self._points()
-        kind = {"dtype": points.dtype, "device": points.device}
+        kind: dict[str, Any] = {"dtype": points.dtype, "device": points.device}
         block = points.new_zeros(self.ragged.n_slots, self.n_cat, self.cat_width)
         slots = torch.arange(self.ragged.n_slots, device=points.device)
         block[slots, self.ragged.column] = points

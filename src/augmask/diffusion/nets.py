@@ -35,7 +35,7 @@ class TimeEmbedding(nn.Module):
 
 
 class RandomFourier(nn.Module):
-    """A scalar function of a scalar: random sinusoids and one linear layer, zero at first.
+    """A scalar function of a scalar, zero at first: random sinusoids, one layer.
 
     Shape
     -----

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 EPS = 1e-8
 
+Over = Literal["batch", "row"]
 # CDTD; TabDiff; TabDDPM
 Reduction = Literal["batch", "batch-by-type", "row-by-type"]
 
@@ -46,7 +47,7 @@ def _ratio(total: Tensor, count: Tensor) -> Tensor:
 
 
 def observed_mean(
-    cell_losses: Tensor, observed: Tensor, over: Literal["batch", "row"] = "batch"
+    cell_losses: Tensor, observed: Tensor, over: Over = "batch"
 ) -> Tensor:
     """Average the losses of observed cells; holes contribute nothing at all.
 
@@ -106,14 +107,12 @@ def reduce_cells(
     n_num : int
         How many of the columns are numeric; they come first.
     """
-    if reduction == "batch":
-        parts = [(slice(None), "batch")]
-    else:
-        over = reduction.removesuffix("-by-type")
-        parts = [(slice(0, n_num), over), (slice(n_num, None), over)]
+    over: Over = "row" if reduction == "row-by-type" else "batch"
+    by_type = [slice(0, n_num), slice(n_num, None)]
+    parts = [slice(None)] if reduction == "batch" else by_type
     total = cell.main.new_zeros(())
     for losses in (cell.main, *cell.aux.values()):
-        for columns, over in parts:
+        for columns in parts:
             if observed[:, columns].shape[1]:
                 total = total + observed_mean(
                     losses[:, columns], observed[:, columns], over=over

@@ -14,6 +14,7 @@ then spends most steps where the loss changes fastest.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ STEEPNESS = 1.01
 
 def low_discrepancy(rows: Tensor, generator: torch.Generator) -> Tensor:
     """Return a uniform time for each row: one draw, then equal steps around (0, 1)."""
-    kind = {"dtype": rows.dtype, "device": rows.device}
+    kind: dict[str, Any] = {"dtype": rows.dtype, "device": rows.device}
     start = torch.rand((), generator=generator, **kind)
     return (start + torch.arange(len(rows), **kind) / len(rows)) % 1.0
 

@@ -19,7 +19,7 @@ class WeightAverage:
 
     def __init__(self, backbone: Backbone, decay: float) -> None:
         self.decay = decay
-        self._live = list(backbone.parameters())
+        self._live: list[Tensor] = list(backbone.parameters())
         self.weights = [p.detach().clone() for p in self._live]
 
     @torch.no_grad()

@@ -34,7 +34,7 @@ def hidden_cells(
 
 
 def _hole_numbers(observed: BoolArray) -> Tensor:
-    """Number the holes in row-major order; observed cells get -1."""
+    """Return the number of each hole in row-major order, -1 where observed."""
     holes = ~observed
     numbers = np.full(observed.shape, -1, dtype=np.int64)
     numbers[holes] = np.arange(holes.sum())

@@ -21,6 +21,6 @@ def learning_rate(peak: float, step: int, warmup: int, done: float) -> float:
     Examples
     --------
     >>> [round(learning_rate(1.0, s, 2, s / 10), 2) for s in (0, 1, 5, 10)]
-    [0.5, 1.0, 0.5, 0.0]
+    [0.5, 0.9, 0.5, 0.0]
     """
     return max(peak * min((step + 1) / max(warmup, 1), 1.0) * (1 - done), LOWEST)

@@ -52,7 +52,7 @@ class Trainer:
     ) -> None:
         self.backbone, self.data, self.settings = backbone, data, settings
         self.seed, self.device = seed, device
-        self.parameters = list(backbone.parameters())
+        self.parameters: list[Tensor] = list(backbone.parameters())
         self.average = WeightAverage(backbone, settings.ema)
         self.optimizer = torch.optim.AdamW(
             self.parameters,
@@ -107,7 +107,7 @@ class Trainer:
 
     @torch.no_grad()
     def held_out_loss(self, rows: int = 4096) -> float:
-        """Return the averaged weights' loss on the hidden cells, always the same way."""
+        """Return the averaged weights' loss on the hidden cells."""
         probe = torch.Generator(self.device).manual_seed(
             stream_seed(self.seed, "probe")
         )

@@ -48,7 +48,7 @@ def write_artifact(
     head = {"format": FORMAT, "libraries": _library_versions(), **manifest}
     members = {
         MANIFEST: json.dumps(head, indent=1, allow_nan=False).encode(),
-        TENSORS: save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}),
+        TENSORS: save_tensors({k: np.asarray(v, order="C") for k, v in arrays.items()}),
     }
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
     members[CHECKSUMS] = json.dumps(sums).encode()
@@ -58,33 +58,45 @@ def write_artifact(
             archive.writestr(zipfile.ZipInfo(name), data)
 
 
+def _damaged(path: Path, what: str) -> ArtifactError:
+    return ArtifactError(f"{path} is damaged: {what}; copy or fit it again")
+
+
 def _read_members(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if sorted(names) != sorted((MANIFEST, TENSORS, CHECKSUMS)):
-                raise ArtifactError(f"{path} is no model of augmask: it holds {names}")
+                raise ArtifactError(
+                    f"{path} is not a model of augmask: it holds {names[:5]}"
+                )
             if any(i.compress_type != zipfile.ZIP_STORED for i in archive.infolist()):
-                raise ArtifactError(f"{path} was packed by another program")
+                raise ArtifactError(
+                    f"{path} was packed by another program, which models never are; "
+                    "copy or fit it again"
+                )
             return {name: archive.read(name) for name in names}
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no model file {path}") from error
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from error
+    except ArtifactError:
+        raise
+    # zipfile trusts lengths and names in the file, so damage surfaces in many ways
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
         raise ArtifactError(
             f"{path} is not a model of augmask, or it is damaged: {error}; "
             "copy or fit it again"
         ) from error
-    except OSError as error:
-        raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
     try:
         parsed = json.loads(data)
-    except ValueError as error:
-        raise ArtifactError(f"{path} is damaged: its {what} is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"its {what} is not JSON") from error
     if not isinstance(parsed, dict):
-        raise ArtifactError(f"{path} is damaged: its {what} is not an object")
+        raise _damaged(path, f"its {what} is not an object")
     return parsed
 
 
@@ -94,21 +106,18 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
     members = _read_members(path)
     manifest = _parse(path, members[MANIFEST], "manifest")
     found = manifest.get("format")
-    if isinstance(found, int) and found > FORMAT:
+    if type(found) is int and found > FORMAT:
         raise ArtifactError(
             f"{path} has format {found}, this augmask reads up to {FORMAT}; "
             "update augmask to load it"
         )
-    if found != FORMAT:
+    if type(found) is not int or found != FORMAT:
         raise ArtifactError(f"{path} has no known format number, got {found!r}")
     sums = _parse(path, members[CHECKSUMS], "list of checksums")
     for name in (MANIFEST, TENSORS):
         if sums.get(name) != hashlib.sha256(members[name]).hexdigest():
-            raise ArtifactError(
-                f"{path} is damaged: {name} does not match its checksum; "
-                "copy or fit it again"
-            )
+            raise _damaged(path, f"{name} does not match its checksum")
     try:
         return manifest, load_tensors(members[TENSORS])
     except (SafetensorError, ValueError, KeyError) as error:
-        raise ArtifactError(f"{path} is damaged: {error}") from error
+        raise _damaged(path, f"its tensors cannot be read ({error})") from error

@@ -67,21 +67,33 @@ def _progress(as_json: bool) -> Iterator[Progress]:
 
 
 @contextmanager
-def _notes() -> Iterator[list[str]]:
-    """Collect augmask's warnings, said once each on leaving."""
+def _notes(as_json: bool) -> Iterator[list[str]]:
+    """Say augmask's warnings as they come, once each; a document holds them instead."""
     notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings():
         warnings.simplefilter("always", AugMaskWarning)
+        show = warnings.showwarning
+
+        def note(
+            message: Warning | str, category: type[Warning], *where: Any, **more: Any
+        ) -> None:
+            text = str(message)
+            if not issubclass(category, AugMaskWarning):
+                show(message, category, *where, **more)
+            elif text not in notes:
+                notes.append(text)
+                if not as_json:
+                    _say(f"note: {text}")
+
+        warnings.showwarning = note
         yield notes
-    for warning in caught:
-        text = str(warning.message)
-        if not issubclass(warning.category, AugMaskWarning):
-            warnings.showwarning(
-                text, warning.category, warning.filename, warning.lineno
-            )
-        elif text not in notes:
-            notes.append(text)
-            _say(f"note: {text}")
+
+
+def _named(path: Path, option: str, suffix: str) -> Path:
+    """Return `path` if it ends as it should: a slip must not overwrite a table."""
+    if path.suffix.lower() != suffix:
+        raise UsageError(f"{option} must name a file *{suffix}, got {path}")
+    return path
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -124,10 +136,13 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Say what each column is taken for, where the holes are, and what stands out."""
+    from augmask.files import check_writable
     from augmask.missing.describe import describe
     from augmask.table.frames import read_frame
     from augmask.table.infer import hole_mask, infer_schema
 
+    if save_schema is not None:
+        check_writable(_named(save_schema, "--save-schema", ".toml"))
     frame = read_frame(data)
     found = infer_schema(frame, schema)
     facts = describe(frame, hole_mask(frame, found))
@@ -187,7 +202,9 @@ def fit(
     from augmask.files import check_writable
     from augmask.model import AugMask
 
-    check_writable(out)
+    check_writable(_named(out, "--out", ".augmask"))
+    if checkpoint is not None and checkpoint.absolute() == out.absolute():
+        raise UsageError(f"--checkpoint and --out must be two files, both are {out}")
     options = _parse_settings(settings or [])
     if steps is not None:
         options["steps"] = steps
@@ -201,7 +218,7 @@ def fit(
         seed=seed,
         device=device,
     )
-    with _notes() as notes, _progress(as_json) as progress:
+    with _notes(as_json) as notes, _progress(as_json) as progress:
         model.fit(data, schema, max_minutes, checkpoint, progress)
     model.save(out)
     if checkpoint is not None:
@@ -213,6 +230,7 @@ def fit(
         "steps": int(model.history_["step"].iloc[-1]),
         "best_step": model.training_["best_step"],
         "stopped": model.training_["stopped"],
+        "restarts": model.training_["restarts"],
         "loss": float(model.history_["loss"].iloc[-1]),
         "held_out": None if held_out != held_out else float(held_out),
         "seconds": round(time.monotonic() - began, 1),
@@ -222,9 +240,10 @@ def fit(
         _print_json(facts)
         return
     watched = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
+    restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
     typer.echo(
         f"{out}: preset {facts['preset']}, {facts['steps']:,} steps, "
-        f"loss {facts['loss']:.4f}{watched}, {facts['seconds']} s"
+        f"loss {facts['loss']:.4f}{watched}{restarts}, {facts['seconds']} s"
     )
 
 
@@ -271,7 +290,7 @@ def demo(
             "Each strategy learns from the holes; its synthetic rows meet the truth.\n"
         )
     results = []
-    with _notes(), _progress(as_json) as progress:
+    with _notes(as_json), _progress(as_json) as progress:
         results = list(compare_strategies(out, seed=seed, progress=progress))
     if as_json:
         _print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
@@ -298,6 +317,15 @@ def demo(
         typer.echo(f"  {out / name}: {meaning}")
 
 
+def _out_of_memory(error: Exception) -> bool:
+    """Whether Python, torch on a GPU or torch on the CPU ran out of memory."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
 def main() -> None:
     """Run the command line; an error is one sentence and an exit code."""
     arguments = sys.argv[1:]
@@ -305,14 +333,16 @@ def main() -> None:
     debug = "--debug" in arguments
     try:
         app(args=[a for a in arguments if a != "--debug"], prog_name="augmask")
-    except (AugMaskError, MemoryError, KeyboardInterrupt) as error:
+    except (AugMaskError, OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, AugMaskError):
+            sentence, code = " ".join(str(error).splitlines()), error.exit_code
+        elif _out_of_memory(error):
+            sentence, code = "out of memory; use fewer rows or columns", 3
+        elif isinstance(error, OSError):
+            sentence, code = f"the system refused: {error}", 3
+        else:
+            raise
         if debug:
             traceback.print_exc()
-        if isinstance(error, KeyboardInterrupt):
-            _say("augmask: stopped")
-            sys.exit(130)
-        if isinstance(error, MemoryError):
-            _say("augmask: out of memory; use fewer rows or columns")
-            sys.exit(3)
-        _say(f"augmask: {error}")
-        sys.exit(error.exit_code)
+        _say(f"augmask: {sentence}")
+        sys.exit(code)

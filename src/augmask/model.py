@@ -23,7 +23,7 @@ from augmask.augmentation.base import Augmenter
 from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings, resolve_preset
 from augmask.device import resolve_device
-from augmask.diffusion import build_backbone
+from augmask.diffusion import build_backbone, resolve_backbone
 from augmask.diffusion.base import Backbone
 from augmask.errors import (
     ArtifactError,
@@ -32,6 +32,7 @@ from augmask.errors import (
     NotFittedError,
     UsageError,
 )
+from augmask.files import check_writable
 from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.draw import draw_batches
@@ -40,6 +41,7 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
+from augmask.table.overrides import did_you_mean
 from augmask.table.schema import Schema
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.data import TrainingData, hidden_cells
@@ -49,6 +51,7 @@ from augmask.train.trainer import Trainer
 log = logging.getLogger("augmask")
 
 FEWEST_ROWS = 10
+SUPERVISE = ("observed", "all")
 
 
 def _whole_number(name: str, value: Any, lowest: int) -> int:
@@ -150,10 +153,14 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         seed = _whole_number("seed", self.seed, 0)
         if max_minutes is not None and not 0 < max_minutes < float("inf"):
             raise UsageError(f"max_minutes must be above 0, got {max_minutes!r}")
-        if self.supervise not in ("observed", "all"):
+        if self.supervise not in SUPERVISE:
             raise UsageError(
                 f"supervise must be 'observed' or 'all', got {self.supervise!r}"
+                + did_you_mean(str(self.supervise), SUPERVISE)
             )
+        if checkpoint is not None:
+            check_writable(checkpoint)
+        resolve_backbone(self.backbone)
         augmenter = resolve_augmenter(self.augmenter)
         device = resolve_device(self.device)
         name, settings, why = resolve_preset(self.preset, device.type, self.options)
@@ -199,6 +206,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             progress,
             self._checkpoint(checkpoint, table, settings),
         )
+        if not run.history:
+            raise UsageError(
+                f"max_minutes={max_minutes} ended before the first training step; "
+                "give more, or choose a faster augmenter"
+            )
         self._set_fitted(codec, completions.table.layout, backbone, settings, name)
         self._set_run(run)
         return self
@@ -242,7 +254,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         return write_frames(self.sample_batches(n, seed, progress), path)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one `.augmask` file: JSON and plain arrays, no pickle."""
+        """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
+
+        The file holds no clock times, so the same table, settings and seed give the
+        same bytes; `history_` of a loaded model has no column `seconds`.
+        """
         self._check_fitted()
         if not isinstance(self.backbone, str) or not isinstance(self.augmenter, str):
             raise UsageError(
@@ -252,7 +268,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         weights = self.backbone_.state_dict()
         arrays = {f"weights/{k}": v.cpu().numpy() for k, v in weights.items()}
         arrays |= {f"codec/{k}": v for k, v in self.codec_.arrays().items()}
-        arrays |= {f"history/{k}": v.to_numpy() for k, v in self.history_.items()}
+        history = self.history_.drop(columns="seconds", errors="ignore")
+        arrays |= {f"history/{k}": v.to_numpy() for k, v in history.items()}
         manifest = {
             "parameters": {
                 "backbone": self.backbone,
@@ -264,7 +281,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             "settings": dataclasses.asdict(self.settings_),
             "layout": dataclasses.asdict(self.layout_),
             "schema": self.schema_.to_dict(),
-            "training": self.training_,
+            "training": {k: v for k, v in self.training_.items() if k != "seconds"},
         }
         write_artifact(path, manifest, arrays)
 
@@ -314,16 +331,42 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
 def _learnable(table: Table) -> Table:
     """Return the table if there is something in it to learn from."""
+    if len(table) < FEWEST_ROWS:
+        raise DataError(
+            f"a table needs at least {FEWEST_ROWS} rows to learn from, got {len(table)}"
+        )
     if table.layout.n_features == 0:
         raise DataError(
             "no column can be learned: all are constant, empty or identifiers; "
             "declare a kind for one of them in the schema"
         )
-    if len(table) < FEWEST_ROWS:
-        raise DataError(
-            f"a table needs at least {FEWEST_ROWS} rows to learn from, got {len(table)}"
-        )
     return table
+
+
+def _same_features(layout: Layout, decoded: Layout) -> bool:
+    """Whether codes of one layout, less the placeholder, can be decoded by another."""
+    cards = tuple(card - layout.reserved for card in layout.cards)
+    return (layout.num_names, layout.cat_names, cards) == (
+        decoded.num_names,
+        decoded.cat_names,
+        decoded.cards,
+    )
+
+
+def _load_weights(backbone: Backbone, weights: Mapping[str, np.ndarray]) -> None:
+    """Put stored weights into a backbone; raise `ValueError` where they do not fit."""
+    wanted = {name: tuple(v.shape) for name, v in backbone.state_dict().items()}
+    stored = {name: array.shape for name, array in weights.items()}
+    for name in sorted(wanted.keys() | stored.keys()):
+        if wanted.get(name) != stored.get(name):
+            raise ValueError(
+                f"weight {name!r} has the shape {stored.get(name)}, and its network "
+                f"needs {wanted.get(name)}"
+            )
+    for name, array in weights.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"weight {name!r} is not finite")
+    backbone.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
 
 
 def load(path: str | Path, device: str = "auto") -> AugMask:
@@ -353,14 +396,16 @@ def load(path: str | Path, device: str = "auto") -> AugMask:
         codec = Codec.from_arrays(
             Schema.from_dict(manifest["schema"]), parts.get("codec", {})
         )
+        if not _same_features(layout, codec.layout):
+            raise ValueError("its columns are not those that its network was made for")
         backbone = build_backbone(model.backbone, layout, 0, **settings.network)
-        weights = {k: torch.from_numpy(v) for k, v in parts["weights"].items()}
-        backbone.load_state_dict(weights)
+        _load_weights(backbone, parts["weights"])
         model._set_fitted(codec, layout, backbone, settings, manifest["preset"])
         model.history_ = pd.DataFrame(parts.get("history", {}))
         model.training_ = dict(manifest["training"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(
-            f"{path} does not hold together: {error}; fit the model again"
+            f"{path} does not hold together: {reason}; fit the model again"
         ) from error
     return model

@@ -25,7 +25,7 @@ def test_objects_pass_and_strangers_do_not():
         resolve_augmenter(3)
     with pytest.raises(UsageError, match="did you mean 'lgbm-chain'"):
         resolve_augmenter("lgbm_chain")
-    with pytest.raises(UsageError, match="expected one of zero, mean"):
+    with pytest.raises(UsageError, match="known: zero, mean"):
         resolve_augmenter("qqq")
 
 

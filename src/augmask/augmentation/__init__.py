@@ -49,7 +49,7 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
     'Mean'
     >>> resolve_augmenter("lgbms")
     Traceback (most recent call last):
-    augmask.errors.UsageError: Unknown augmenter 'lgbms'; did you mean 'lgbm-s'?
+    augmask.errors.UsageError: there is no augmenter 'lgbms'; did you mean 'lgbm-s'?
     """
     if isinstance(augmenter, str):
         if augmenter in AUGMENTERS:
@@ -58,14 +58,14 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
         hint = (
             f"; did you mean {near[0]!r}?"
             if near
-            else f": expected one of {', '.join(AUGMENTERS)}."
+            else f"; known: {', '.join(AUGMENTERS)}"
         )
-        raise UsageError(f"Unknown augmenter {augmenter!r}{hint}")
+        raise UsageError(f"there is no augmenter {augmenter!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(
         getattr(augmenter, "draw", None)
     ):
         return augmenter
     raise UsageError(
-        "An augmenter is a name or an object with the methods fit and draw, "
-        f"got {augmenter!r}."
+        "an augmenter is a name or an object with the methods fit and draw, "
+        f"got {augmenter!r}"
     )

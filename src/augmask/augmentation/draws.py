@@ -59,8 +59,8 @@ class Draws:
         )
         if wrong:
             raise UsageError(
-                f"Draws must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
-                f"got kind={self.kind!r}, k={self.k}, rho={self.rho}."
+                f"draws must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
+                f"got kind={self.kind!r}, k={self.k}, rho={self.rho}"
             )
 
     @classmethod
@@ -74,7 +74,7 @@ class Draws:
             k = int(numbers[0]) if numbers else 1
             rho = float(numbers[1]) if len(numbers) > 1 else 1.0
         except (KeyError, ValueError):
-            raise UsageError(f"Draws must be {FORMS}; got {text!r}.") from None
+            raise UsageError(f"draws must be {FORMS}; got {text!r}") from None
         return cls(cast(Kind, kind), k, rho)
 
     def __str__(self) -> str:

@@ -27,7 +27,6 @@ _DAMAGE = (
     csv.Error,
     EOFError,
     OSError,
-    UnicodeDecodeError,
     ValueError,
     zlib.error,
     pa.ArrowException,
@@ -39,7 +38,8 @@ _DAMAGE = (
 def _one_line(error: BaseException) -> str:
     """Return the first line of an error's text, for use inside a sentence."""
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    line = lines[0].rstrip(".") if lines else type(error).__name__
+    return line.removeprefix("Error tokenizing data. C error: ")
 
 
 def _check_labels(labels: Iterable[Any], source: str) -> None:
@@ -85,6 +85,15 @@ def _csv_widths(path: Path) -> Iterator[tuple[int, int]]:
                 yield reader.line_num, len(row)
 
 
+def _check_widths(path: Path, width: int) -> None:
+    for line, found in _csv_widths(path):
+        if found != width:
+            raise DataError(
+                f"every line of a CSV file must have as many fields as the header "
+                f"({width}), line {line} of {path} has {found}"
+            )
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     header = _csv_header(path)
     _check_labels((name for name in header if name.strip()), str(path))
@@ -96,22 +105,21 @@ def _read_csv(path: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
         # A line longer than the header is only a warning in pandas, and loses data.
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        frame = pd.read_csv(
-            path,
-            encoding="utf-8-sig",
-            low_memory=False,
-            index_col=False,
-            # In a file of one column a blank line is a hole, not an empty line.
-            skip_blank_lines=len(header) > 1,
-        )
+        try:
+            frame = pd.read_csv(
+                path,
+                encoding="utf-8-sig",
+                low_memory=False,
+                index_col=False,
+                # In a file of one column a blank line is a hole, not an empty line.
+                skip_blank_lines=len(header) > 1,
+            )
+        except (pd.errors.ParserError, pd.errors.ParserWarning):
+            _check_widths(path, len(header))
+            raise
     # pandas fills short lines with holes. They can only end in the last column.
     if len(header) > 1 and len(frame) and frame.iloc[:, -1].isna().any():
-        for line, width in _csv_widths(path):
-            if width != len(header):
-                raise DataError(
-                    f"every line of a CSV file must have as many fields as the header "
-                    f"({len(header)}), line {line} of {path} has {width}"
-                )
+        _check_widths(path, len(header))
     return frame
 
 
@@ -154,6 +162,11 @@ def _read_path(path: Path) -> pd.DataFrame:
         raise DataError(f"no permission to read {path}") from error
     except DataError:
         raise
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"the text of a table must be encoded in UTF-8, {path} is not: "
+            f"{_one_line(error)}; save it as UTF-8"
+        ) from error
     except _DAMAGE as error:
         kind = "CSV" if ".csv" in name else name.rsplit(".", 1)[-1].capitalize()
         raise DataError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from augmask.errors import SchemaError
+from augmask.files import written_whole
 
 Kind = Literal[
     "integer",
@@ -142,7 +143,8 @@ def write_overrides(
         lines += ["", f"[columns.{_scalar(name)}]"]
         lines += ["# " + " ".join(reason.split())] if reason else []
         lines += [f"{key} = {_scalar(value)}" for key, value in settings.items()]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with written_whole(Path(path).expanduser()) as part:
+        part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
@@ -163,7 +165,12 @@ def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise SchemaError(f"schema file {path} cannot be read: {reason}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise SchemaError(
+            f"a schema file must be encoded in UTF-8, {path} is not: {error}; "
+            "save it as UTF-8"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
         raise SchemaError(f"schema file {path} is not valid TOML: {error}") from error
     unknown = [key for key in document if key != "columns"]
     columns = document.get("columns", {})

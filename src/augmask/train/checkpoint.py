@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from augmask.errors import ArtifactError
@@ -52,7 +52,8 @@ class Checkpoint:
         }
         flat = {name: value.cpu().contiguous() for name, value in tensors.items()}
         with written_whole(self.path) as part:
-            save_file(flat, part, metadata=header)
+            # save_file of safetensors hides what the system said, e.g. of a full disk
+            part.write_bytes(save(flat, metadata=header))
         self._last = time.monotonic()
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

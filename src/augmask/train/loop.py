@@ -61,7 +61,7 @@ def _find_culprit(trainer: Trainer, good: dict[str, Tensor], done: float) -> str
             return f"the loss of column {names[int(broken.nonzero()[0])]!r} {where}"
         if not math.isfinite(trainer.window()):
             largest = names[int(losses.amax(0).argmax())]
-            return f"the weights {where}, where column {largest!r} had the largest loss"
+            return f"a weight {where}, where column {largest!r} had the largest loss,"
     return f"the loss after step {int(good['counters'][0])}"
 
 
@@ -141,13 +141,7 @@ def train(
                 _restart(trainer, run, good, done)
                 continue
             run.seconds = clock.elapsed
-            row = {
-                "step": float(trainer.steps_done),
-                "loss": loss,
-                "held_out": math.nan,
-                "lr": trainer.learning_rate(done),
-                "seconds": run.seconds,
-            }
+            row = _row(trainer, run, loss, done)
             if watching and (last or trainer.steps_done % evaluate_every == 0):
                 row["held_out"] = _watch(trainer, run)
                 shown["held_out"] = row["held_out"]
@@ -162,14 +156,30 @@ def train(
                 break
         if run.stopped == "time":
             # the clock stops a run anywhere, also just after a step that broke it
-            if not math.isfinite(trainer.window()):
+            loss = trainer.window()
+            if not math.isfinite(loss):
                 trainer.restore(good)
+            run.seconds = clock.elapsed
+            row = _row(trainer, run, loss, 1.0)
             if watching:
-                _watch(trainer, run)
+                row["held_out"] = _watch(trainer, run)
+            if trainer.steps_done > (run.history[-1]["step"] if run.history else 0):
+                run.history.append(row)
     progress("train", trainer.steps_done, trainer.steps_done, shown)
     trainer.average.copy_in(run.best_weights or trainer.average.weights)
     run.best_step = run.best_step or trainer.steps_done
     return run
+
+
+def _row(trainer: Trainer, run: Run, loss: float, done: float) -> dict[str, float]:
+    """Return a row of the history, before anyone looked at the held-out cells."""
+    return {
+        "step": float(trainer.steps_done),
+        "loss": loss,
+        "held_out": math.nan,
+        "lr": trainer.learning_rate(done),
+        "seconds": run.seconds,
+    }
 
 
 def _watch(trainer: Trainer, run: Run) -> float:

@@ -1,0 +1,193 @@
+"""Model files that are damaged, foreign, newer or inconsistent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from .bad import BAD_DATA, SAMPLE_BAD, Bad, write
+
+
+def _repack(change: Callable[[dict[str, bytes]], None], seal: bool = False) -> None:
+    """Write good.augmask anew with changed members; `seal` makes the sums right."""
+    with zipfile.ZipFile("good.augmask") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    if seal:
+        sums = {
+            name: hashlib.sha256(data).hexdigest()
+            for name, data in members.items()
+            if name != "checksums.json"
+        }
+        members["checksums.json"] = json.dumps(sums).encode()
+    with zipfile.ZipFile("bad.augmask", "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def members(change: Callable[[dict[str, bytes]], None], seal: bool = False):
+    return lambda: _repack(change, seal)
+
+
+def manifest(change: Callable[[dict], object]) -> Callable[[], object]:
+    """Return a maker of a model whose sums are right and whose manifest is not."""
+
+    def edit(parts: dict[str, bytes]) -> None:
+        document = json.loads(parts["manifest.json"])
+        change(document)
+        parts["manifest.json"] = json.dumps(document).encode()
+
+    return lambda: _repack(edit, seal=True)
+
+
+def _flip(parts: dict[str, bytes], name: str, at: int) -> None:
+    data = bytearray(parts[name])
+    data[at] ^= 1
+    parts[name] = bytes(data)
+
+
+def truncate() -> None:
+    data = Path("good.augmask").read_bytes()
+    Path("bad.augmask").write_bytes(data[: len(data) // 2])
+
+
+def squeeze() -> None:
+    with (
+        zipfile.ZipFile("good.augmask") as source,
+        zipfile.ZipFile("bad.augmask", "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+
+
+def foreign_zip() -> None:
+    with zipfile.ZipFile("bad.augmask", "w") as archive:
+        archive.writestr("holiday.txt", "sun")
+
+
+MODELS = [
+    Bad("model absent", BAD_DATA, SAMPLE_BAD, ("no model file bad.augmask",)),
+    Bad(
+        "model is a folder",
+        BAD_DATA,
+        "sample folder -n 5 --out rows.csv",
+        ("cannot read folder", "irectory"),
+    ),
+    Bad(
+        "model empty", BAD_DATA, SAMPLE_BAD, ("not a model",), write("bad.augmask", b"")
+    ),
+    Bad(
+        "not a zip",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("not a model",),
+        write("bad.augmask", "hello"),
+    ),
+    Bad("truncated", BAD_DATA, SAMPLE_BAD, ("damaged", "again"), truncate),
+    Bad(
+        "another zip",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("not a model of augmask: it holds", "holiday"),
+        foreign_zip,
+    ),
+    Bad("compressed zip", BAD_DATA, SAMPLE_BAD, ("another program",), squeeze),
+    Bad(
+        "tampered tensors",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("damaged", "tensors.safetensors", "checksum"),
+        members(lambda parts: _flip(parts, "tensors.safetensors", -1)),
+    ),
+    Bad(
+        "tampered manifest",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("damaged", "manifest.json", "checksum"),
+        members(
+            lambda parts: parts.update(
+                {"manifest.json": parts["manifest.json"].replace(b"ecdf", b"mean")}
+            )
+        ),
+    ),
+    Bad(
+        "manifest is not JSON",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("manifest is not JSON",),
+        members(lambda parts: parts.update({"manifest.json": b"{"}), seal=True),
+    ),
+    Bad(
+        "manifest too deep",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("manifest is not JSON",),
+        members(lambda p: p.update({"manifest.json": b"[" * 10**5}), seal=True),
+    ),
+    Bad(
+        "newer format",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("format 2", "update augmask"),
+        manifest(lambda m: m.update(format=2)),
+    ),
+    Bad(
+        "no format",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("no known format",),
+        manifest(lambda m: m.pop("format")),
+    ),
+    Bad(
+        "wrong width",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together", "weight", "16", "17"),
+        manifest(lambda m: m["settings"].update(width=17)),
+    ),
+    Bad(
+        "unknown setting in the model",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together", "colour"),
+        manifest(lambda m: m["settings"].update(colour=1)),
+    ),
+    Bad(
+        "schema without a column",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together",),
+        manifest(lambda m: m["schema"]["columns"].pop()),
+    ),
+    Bad(
+        "columns of the schema in another order",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together",),
+        manifest(lambda m: m["schema"]["columns"].reverse()),
+    ),
+    Bad(
+        "tensors that are none",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("damaged",),
+        members(
+            lambda p: p.update({"tensors.safetensors": struct.pack("<Q", 10**9)}),
+            seal=True,
+        ),
+    ),
+    Bad(
+        "no weights",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together",),
+        members(
+            lambda p: p.update({"tensors.safetensors": struct.pack("<Q", 2) + b"{}"}),
+            seal=True,
+        ),
+    ),
+]

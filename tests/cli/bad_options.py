@@ -1,0 +1,182 @@
+"""Options and outputs that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from safetensors.torch import save_file
+
+from .bad import BAD_DATA, FAILED, FIT_GOOD, USAGE, Bad
+
+
+def other_checkpoint() -> None:
+    import torch
+
+    header = {"format": "augmask-checkpoint-1", "fingerprint": "other", "facts": "{}"}
+    save_file({"x": torch.zeros(1)}, "run.checkpoint", metadata=header)
+
+
+OPTIONS = [
+    Bad("no arguments", USAGE, "fit", ("Usage",), typed=True),
+    Bad("unknown command", USAGE, "fitt good.csv", ("No such command",), typed=True),
+    Bad(
+        "unknown option", USAGE, f"{FIT_GOOD} --sheme s.toml", ("--sheme",), typed=True
+    ),
+    Bad("steps in words", USAGE, f"{FIT_GOOD} --steps many", ("--steps",), typed=True),
+    Bad("no --out", USAGE, "fit good.csv", ("--out",), typed=True),
+    Bad("zero steps", USAGE, f"{FIT_GOOD} --steps 0", ("steps", "above 0", "0")),
+    Bad("negative steps", USAGE, f"{FIT_GOOD} --steps -5", ("steps", "above 0", "-5")),
+    Bad(
+        "zero minutes", USAGE, f"{FIT_GOOD} --max-minutes 0", ("max_minutes", "above 0")
+    ),
+    Bad(
+        "negative budget", USAGE, f"{FIT_GOOD} --max-minutes -1", ("max_minutes", "-1")
+    ),
+    Bad(
+        "minutes not a number", USAGE, f"{FIT_GOOD} --max-minutes nan", ("max_minutes",)
+    ),
+    Bad("too little time", USAGE, f"{FIT_GOOD} --max-minutes 1e-9", ("max_minutes",)),
+    Bad("negative seed", USAGE, f"{FIT_GOOD} --seed -1", ("seed", "at least 0", "-1")),
+    Bad(
+        "unknown augmenter",
+        USAGE,
+        f"{FIT_GOOD} --augmenter lgbms",
+        ("augmenter 'lgbms'", "did you mean 'lgbm-s'"),
+    ),
+    Bad(
+        "augmenter like no other",
+        USAGE,
+        f"{FIT_GOOD} --augmenter xyz",
+        ("augmenter 'xyz'", "lgbm-chain"),
+    ),
+    Bad(
+        "unknown backbone",
+        USAGE,
+        f"{FIT_GOOD} --backbone ctdt",
+        ("backbone", "'ctdt'", "did you mean 'cdtd'"),
+    ),
+    Bad(
+        "unknown preset",
+        USAGE,
+        f"{FIT_GOOD} --preset fats",
+        ("preset 'fats'", "did you mean 'fast'"),
+    ),
+    Bad(
+        "unknown supervise",
+        USAGE,
+        f"{FIT_GOOD} --supervise obsreved",
+        ("supervise", "'obsreved'", "did you mean 'observed'"),
+    ),
+    Bad(
+        "unknown device", USAGE, f"{FIT_GOOD} --device gpu", ("device", "cuda", "'gpu'")
+    ),
+    Bad("device not here", USAGE, f"{FIT_GOOD} --device xpu", ("device 'xpu'", "auto")),
+    Bad("bad --set", USAGE, f"{FIT_GOOD} --set batch", ("NAME=VALUE", "'batch'")),
+    Bad(
+        "unknown --set",
+        USAGE,
+        f"{FIT_GOOD} --set bacth=5",
+        ("setting 'bacth'", "did you mean 'batch'"),
+    ),
+    Bad(
+        "--set of a wrong type",
+        USAGE,
+        f"{FIT_GOOD} --set batch=big",
+        ("batch", "'big'"),
+    ),
+    Bad("bad draws", USAGE, f"{FIT_GOOD} --set draws=pile:3", ("draws", "stack:4")),
+    Bad("infinite rate", USAGE, f"{FIT_GOOD} --set lr=inf", ("lr", "inf")),
+    Bad("weight average of 1", USAGE, f"{FIT_GOOD} --set ema=1.0", ("ema", "below 1")),
+    Bad("unknown solver", USAGE, f"{FIT_GOOD} --set solver=heun", ("solver", "'heun'")),
+    Bad("diverging", FAILED, f"{FIT_GOOD} --set lr=1e30", ("step", "column", "lr")),
+    # three terabytes of weights
+    Bad("huge", BAD_DATA, f"{FIT_GOOD} --set width={10**11}", ("out of memory",)),
+    Bad("zero rows", USAGE, "sample good.augmask -n 0 --out r.csv", ("n ", "1", "0")),
+    Bad("negative rows", USAGE, "sample good.augmask -n -3 --out r.csv", ("n ", "-3")),
+    Bad(
+        "sampling on no device",
+        USAGE,
+        "sample good.augmask -n 3 --out r.csv --device xpu",
+        ("device 'xpu'",),
+    ),
+]
+
+OUTPUTS = [
+    Bad("model named csv", USAGE, "fit good.csv --out m.csv", (".augmask", "m.csv")),
+    Bad("model over the data", USAGE, "fit good.csv --out good.csv", (".augmask",)),
+    Bad(
+        "no such folder",
+        BAD_DATA,
+        "fit good.csv --out no/m.augmask",
+        ("cannot write no/m.augmask", "no directory no"),
+    ),
+    Bad(
+        "output is a directory",
+        BAD_DATA,
+        "fit good.csv --out folder.augmask",
+        ("cannot write folder.augmask", "is a directory"),
+        lambda: Path("folder.augmask").mkdir(),
+    ),
+    Bad(
+        "unknown suffix",
+        USAGE,
+        "sample good.augmask -n 3 --out rows.xlsx",
+        (".parquet", "rows.xlsx"),
+    ),
+    Bad(
+        "rows into no folder",
+        BAD_DATA,
+        "sample good.augmask -n 3 --out no/rows.csv",
+        ("no directory no",),
+    ),
+    Bad(
+        "rows into a folder",
+        BAD_DATA,
+        "sample good.augmask -n 3 --out rows.csv",
+        ("is a directory",),
+        lambda: Path("rows.csv").mkdir(),
+    ),
+    Bad(
+        "schema over the data",
+        USAGE,
+        "inspect good.csv --save-schema good.csv",
+        (".toml", "good.csv"),
+    ),
+    Bad(
+        "schema into no folder",
+        BAD_DATA,
+        "inspect good.csv --save-schema no/s.toml",
+        ("no directory no",),
+    ),
+    Bad(
+        "checkpoint into no folder",
+        BAD_DATA,
+        f"{FIT_GOOD} --checkpoint no/run",
+        ("no directory no",),
+    ),
+    Bad(
+        "checkpoint over the model",
+        USAGE,
+        f"{FIT_GOOD} --checkpoint m.augmask",
+        ("--checkpoint and --out", "m.augmask"),
+    ),
+    Bad(
+        "name too long",
+        BAD_DATA,
+        f"fit good.csv --out {'x' * 300}.augmask",
+        ("ile name too long",),
+    ),
+    Bad(
+        "checkpoint of another run",
+        BAD_DATA,
+        f"{FIT_GOOD} --checkpoint run.checkpoint",
+        ("other data, settings or seed", "remove it"),
+        other_checkpoint,
+    ),
+    Bad(
+        "checkpoint that is none",
+        BAD_DATA,
+        f"{FIT_GOOD} --checkpoint good.csv",
+        ("good.csv is not a checkpoint",),
+    ),
+]

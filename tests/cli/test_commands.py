@@ -1,0 +1,198 @@
+"""What the commands do when all is well."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from augmask.table.frames import read_frame
+
+from .conftest import TINY, make_frame
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    make_frame().to_csv("t.csv", index=False)
+    return tmp_path
+
+
+def test_help_lists_the_commands_and_needs_no_heavy_library(run_cli):
+    shown = run_cli("--help")
+    assert shown.code == 0
+    assert all(f"  {name} " in shown.out for name in ("inspect", "fit", "sample"))
+    code = (
+        "import sys; sys.argv = ['augmask', '--help']\n"
+        "from augmask.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'pandas', 'sklearn', 'lightgbm', 'pyarrow'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_inspect_says_what_each_column_is(desk, run_cli):
+    frame = make_frame().assign(
+        empty=None, country="DE", job=lambda f: f.job.fillna("?")
+    )
+    frame.to_csv("t.csv", index=False)
+    shown = run_cli("inspect", "t.csv")
+    assert shown.code == 0
+    assert "t.csv: 60 rows, 6 columns" in shown.out
+    lines = {line.split()[0]: line for line in shown.out.splitlines() if line}
+    assert "integer" in lines["age"]
+    assert "int64" in lines["age"]
+    assert "boolean" in lines["smokes"]
+    assert "constant" in lines["country"]
+    assert "all-missing" in lines["empty"]
+    assert "'?'" in lines["job"]
+    notes = [line for line in shown.err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 3
+    assert shown.err.count("\n") == 3
+    assert list(Path().iterdir()) == [Path("t.csv")]
+
+
+def test_inspect_as_one_document(desk, run_cli):
+    shown = run_cli("inspect", "t.csv", "--json")
+    document = json.loads(shown.out)
+    assert shown.err == ""
+    assert [c["label"] for c in document["columns"]] == list(make_frame())
+    rates = make_frame().isna().mean()
+    assert document["missing"]["column_rates"] == pytest.approx(rates.to_dict())
+    assert document["notes"] == []
+
+
+def test_a_saved_schema_is_read_again_and_obeyed(desk, run_cli):
+    first = json.loads(run_cli("inspect", "t.csv", "--json").out)["columns"]
+    assert run_cli("inspect", "t.csv", "--save-schema", "s.toml").code == 0
+    again = run_cli("inspect", "t.csv", "--schema", "s.toml", "--json")
+    second = json.loads(again.out)["columns"]
+    assert [c["kind"] for c in second] == [c["kind"] for c in first]
+    assert [c["dtype"] for c in second] == [c["dtype"] for c in first]
+
+    text = Path("s.toml").read_text()
+    assert tomllib.loads(text)["columns"]["age"]["kind"] == "integer"
+    Path("s.toml").write_text(text.replace('kind = "integer"', 'kind = "float"'))
+    third = json.loads(run_cli("inspect", "t.csv", "--schema", "s.toml", "--json").out)[
+        "columns"
+    ]
+    assert third[0]["kind"] == "float"
+    fitted = run_cli("fit", "t.csv", "--out", "m.augmask", "--schema", "s.toml", *TINY)
+    assert fitted.code == 0, fitted.err
+    run_cli("sample", "m.augmask", "-n", 9, "--out", "rows.parquet")
+    assert read_frame("rows.parquet")["age"].dtype == "float64"
+
+
+def test_fit_then_sample_as_documents(desk, run_cli):
+    fitted = run_cli("fit", "t.csv", "--out", "m.augmask", "--json", *TINY)
+    facts = json.loads(fitted.out)
+    assert facts["model"] == "m.augmask"
+    assert facts["steps"] == 20
+    assert facts["stopped"] == "steps"
+    assert facts["held_out"] > 0
+    reports = [json.loads(line) for line in fitted.err.splitlines()]
+    assert {r["phase"] for r in reports} >= {"train"}
+    assert reports[-1] | {"done": 20, "total": 20} == reports[-1]
+
+    drawn = run_cli("sample", "m.augmask", "-n", 30, "--out", "r.csv", "--json")
+    facts = json.loads(drawn.out)
+    assert (facts["rows"], facts["file"]) == (30, "r.csv")
+    assert [json.loads(line)["phase"] for line in drawn.err.splitlines()] == ["sample"]
+    rows = pd.read_csv("r.csv")
+    assert rows.shape == (30, 4)
+    assert not rows.isna().any().any()
+
+
+def test_fit_and_sample_say_one_line_each(desk, run_cli):
+    fitted = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
+    assert fitted.out.count("\n") == 1
+    assert fitted.out.startswith("m.augmask: ")
+    assert fitted.err == ""
+    drawn = run_cli("sample", "m.augmask", "-n", 30, "--out", "r.csv")
+    assert drawn.out.startswith("r.csv: 30 complete rows")
+    assert drawn.err == ""
+
+
+def test_notes_are_said_once_before_the_work_or_stand_in_the_document(desk, run_cli):
+    make_frame().assign(id=range(60)).to_csv("t.csv", index=False)
+    command = ["fit", "t.csv", "--out", "m.augmask", *TINY]
+    said = run_cli(*command).err
+    assert said.startswith("note: not learned, because taken for identifiers: 'id'")
+    assert said.count("\n") == 1
+    fitted = run_cli(*command, "--json")
+    assert json.loads(fitted.out)["notes"] == [said.removeprefix("note: ").strip()]
+    assert all(json.loads(line) for line in fitted.err.splitlines())
+    # it is said before training starts, while there is time to stop it
+    failed = run_cli(*command, "--set", "lr=1e30")
+    assert failed.err.splitlines()[0] == said.strip()
+
+
+def test_the_seed_decides(desk, run_cli):
+    for model, seed in (("a.augmask", 0), ("b.augmask", 0), ("c.augmask", 1)):
+        run_cli("fit", "t.csv", "--out", model, "--seed", seed, *TINY)
+    same, other = Path("b.augmask").read_bytes(), Path("c.augmask").read_bytes()
+    assert Path("a.augmask").read_bytes() == same != other
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        run_cli(
+            "sample", "a.augmask", "-n", 50, "--out", f"{name}.csv.gz", "--seed", seed
+        )
+    same, other = Path("b.csv.gz").read_bytes(), Path("c.csv.gz").read_bytes()
+    assert Path("a.csv.gz").read_bytes() == same != other
+
+
+def test_a_finished_fit_removes_its_checkpoint(desk, run_cli, monkeypatch):
+    from augmask.train.checkpoint import Checkpoint
+
+    saved = []
+    save = Checkpoint.save
+
+    def spy(self, tensors, facts):
+        save(self, tensors, facts)
+        saved.append(self.path.stat().st_size)
+
+    monkeypatch.setattr(Checkpoint, "save", spy)
+    monkeypatch.setattr(Checkpoint, "due", True)
+    run_cli("fit", "t.csv", "--out", "m.augmask", "--checkpoint", "run.ckpt", *TINY)
+    assert saved
+    assert sorted(p.name for p in desk.iterdir()) == ["m.augmask", "t.csv"]
+
+
+@pytest.mark.parametrize("place", [0, 99])
+def test_debug_shows_the_traceback_wherever_it_stands(place, desk, run_cli):
+    arguments = ["inspect", "absent.csv"]
+    arguments.insert(place, "--debug")
+    shown = run_cli(*arguments)
+    assert shown.code == 3
+    assert "Traceback" in shown.err
+    assert shown.err.splitlines()[-1] == "augmask: no such file: absent.csv"
+
+
+def test_settings_reach_the_model(desk, run_cli):
+    from augmask import load
+
+    run_cli(
+        *("fit", "t.csv", "--out", "m.augmask", "--supervise", "all", *TINY),
+        *("--set", "lr=0.004", "--set", "draws=stack:3"),
+    )
+    model = load("m.augmask")
+    assert model.settings_.lr == 0.004
+    assert model.settings_.draws == "stack:3"
+    assert model.settings_.steps == 20
+    assert (model.supervise, model.augmenter) == ("all", "ecdf")
+
+
+def test_an_interrupted_fit_says_nothing_and_leaves_nothing(desk, run_cli, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("augmask.model.train", interrupt)
+    stopped = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
+    assert (stopped.code, stopped.err) == (130, "")
+    assert [p.name for p in desk.iterdir()] == ["t.csv"]

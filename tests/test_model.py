@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import json
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+
+from augmask import AugMask, load
+from augmask.augmentation.marginal import Ecdf
+from augmask.diffusion.cdtd import CDTD
+from augmask.errors import (
+    ArtifactError,
+    AugMaskWarning,
+    DataError,
+    NotFittedError,
+    UsageError,
+)
+
+TINY = {
+    "steps": 20,
+    "width": 16,
+    "depth": 1,
+    "time_width": 8,
+    "batch": 32,
+    "sampling_steps": 4,
+    "warmup": 5,
+}
+
+
+def make_model(**changes) -> AugMask:
+    options = TINY | changes.pop("options", {})
+    given = {"augmenter": "ecdf", "preset": "fast", "device": "cpu"} | changes
+    return AugMask(options=options, **given)
+
+
+def make_frame(n: int = 80, holes: float = 0.2) -> pd.DataFrame:
+    """Return every learned kind of column, with holes."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "kg": rng.normal(70, 12, n).round(1),
+            "when": pd.Timestamp("2021-03-01")
+            + pd.to_timedelta(rng.integers(0, 400, n), "D"),
+            "job": rng.choice(["cook", "smith", "clerk"], n),
+            "grade": pd.Categorical(
+                rng.choice(["low", "high"], n), ["low", "mid", "high"], ordered=True
+            ),
+            "smokes": rng.random(n) < 0.3,
+        }
+    )
+    return frame.mask(rng.random(frame.shape) < holes)
+
+
+COMPLETE = {
+    "age": "int64",
+    "kg": "float64",
+    "job": str(pd.Series(["text"]).dtype),
+    "grade": "category",
+    "smokes": "bool",
+}
+
+
+# -- manners -------------------------------------------------------------------
+
+
+def test_parameters_are_kept_as_given_and_cloned():
+    options = {"steps": 3}
+    model = AugMask(augmenter="mean", supervise="all", options=options, seed=5)
+    assert model.get_params()["options"] is options
+    twin = clone(model)
+    assert twin is not model
+    assert twin.get_params() == model.get_params()
+    assert twin.set_params(seed=6).seed == 6
+    # nonsense is only an error when it is used
+    assert AugMask(preset="no such", seed=-1).preset == "no such"
+
+
+def test_fit_returns_self_and_leaves_parameters_and_data_alone():
+    frame = make_frame()
+    kept = frame.copy()
+    model = make_model()
+    before = dict(model.get_params())
+    assert model.fit(frame) is model
+    assert model.get_params() == before
+    pd.testing.assert_frame_equal(frame, kept)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda model, _: model.sample(3),
+        lambda model, _: model.sample_batches(3),
+        lambda model, path: model.sample_to(path / "x.csv", 3),
+        lambda model, path: model.save(path / "x.augmask"),
+    ],
+)
+def test_nothing_works_before_fit(use, tmp_path):
+    with pytest.raises(NotFittedError, match="call fit first"):
+        use(make_model(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_fit_forgets_the_first():
+    model = make_model().fit(make_frame()[["job"]])
+    model.fit(make_frame())
+    once = make_model().fit(make_frame())
+    pd.testing.assert_frame_equal(model.sample(20), once.sample(20))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.sample(0),
+        lambda model: model.sample(-1),
+        lambda model: model.sample(2.5),
+        lambda model: model.sample(True),
+        lambda model: model.sample(3, seed=-1),
+        lambda model: model.sample_batches(0),
+    ],
+)
+def test_impossible_numbers_of_rows_and_seeds(call):
+    model = make_model().fit(make_frame())
+    with pytest.raises(UsageError, match="whole number of at least"):
+        call(model)
+
+
+# -- what comes out ------------------------------------------------------------
+
+PARTS = {
+    "one number": ["kg"],
+    "one whole number": ["age"],
+    "one category": ["job"],
+    "one flag": ["smokes"],
+    "one date": ["when"],
+    "numbers": ["age", "kg", "when"],
+    "categories": ["job", "grade", "smokes"],
+    "everything": ["smokes", "age", "job", "kg", "grade", "when"],
+}
+
+
+@pytest.mark.parametrize("columns", PARTS.values(), ids=PARTS.keys())
+def test_complete_rows_of_the_right_types(columns):
+    frame = make_frame()[columns]
+    rows = make_model().fit(frame).sample(50, seed=3)
+    assert rows.columns.tolist() == columns
+    assert len(rows) == 50
+    assert rows.index.tolist() == list(range(50))
+    assert not rows.isna().any().any()
+    for name in columns:
+        assert str(rows[name].dtype) == COMPLETE.get(name, str(frame[name].dtype))
+        if name in ("age", "kg", "when"):
+            assert rows[name].between(frame[name].min(), frame[name].max()).all()
+        else:
+            assert set(rows[name]) <= set(frame[name].dropna())
+
+
+def test_no_holes_at_all_is_a_table_too():
+    frame = make_frame(holes=0)
+    rows = make_model(augmenter="lgbm-s").fit(frame).sample(20)
+    assert rows.dtypes.equals(frame.dtypes)
+
+
+@pytest.mark.parametrize("augmenter", ["zero", "mean", "noise", "mice", "lgbm-s"])
+@pytest.mark.parametrize("supervise", ["observed", "all"])
+def test_every_strategy_gives_complete_rows(augmenter, supervise):
+    model = make_model(augmenter=augmenter, supervise=supervise)
+    rows = model.fit(make_frame()).sample(30)
+    assert not rows.isna().any().any()
+    assert set(rows["job"]) <= {"cook", "smith", "clerk"}
+
+
+def test_a_hole_that_is_a_level_comes_back_as_a_hole():
+    frame = make_frame(200, holes=0.5)[["kg", "job", "age", "smokes"]]
+    enough = {"steps": 300, "lr": 3e-3, "ema": 0.98, "sampling_steps": 20}
+    enough |= {"width": 64, "time_width": 32, "batch": 128}
+    kept = {"kg": {"hole": "level"}, "job": {"hole": "level"}}
+    share = make_model(options=enough).fit(frame, kept).sample(300).isna().mean()
+    # about half; five seeds gave 0.46 to 0.55
+    assert share[["kg", "job"]].between(0.3, 0.7).all()
+    assert (share[["age", "smokes"]] == 0).all()
+
+
+def test_sampling_in_batches_gives_the_same_rows(tmp_path):
+    model = make_model(options={"sampling_batch": 16}).fit(make_frame())
+    whole = model.sample(50, seed=9)
+    pieces = list(model.sample_batches(50, seed=9))
+    assert [len(piece) for piece in pieces] == [16, 16, 16, 2]
+    pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), whole)
+    assert model.sample_to(tmp_path / "rows.parquet", 50, seed=9) == 50
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "rows.parquet"), whole)
+
+
+def test_identifiers_go_on_over_batches():
+    frame = make_frame().assign(id=[f"P{i:04d}" for i in range(80)])
+    model = make_model(options={"sampling_batch": 16})
+    with pytest.warns(AugMaskWarning, match="'id'"):
+        model.fit(frame)
+    fresh = model.sample(50)["id"]
+    assert fresh.is_unique
+    assert not set(fresh) & set(frame["id"])
+    assert fresh.str.fullmatch(r"P\d{4}").all()
+
+
+def test_what_a_user_should_know_is_said_once_each():
+    frame = make_frame().assign(id=range(80), country="DE")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        make_model().fit(frame)
+    ours = [str(w.message) for w in said if w.category is AugMaskWarning]
+    assert len(ours) == len(said) == 2
+    assert "'id'" in ours[0]
+    assert "'country'" in ours[1]
+    assert said[0].filename == __file__
+
+
+# -- what goes in --------------------------------------------------------------
+
+
+def test_every_kind_of_table_gives_the_same_rows(tmp_path):
+    frame = make_frame()[["kg", "job", "when"]]
+    frame.to_parquet(tmp_path / "t.parquet")
+    sources = {
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "lazy": pl.from_pandas(frame).lazy(),
+        "arrow": pa.Table.from_pandas(frame),
+        "path": tmp_path / "t.parquet",
+        "text": str(tmp_path / "t.parquet"),
+    }
+    rows = {name: make_model().fit(data).sample(20) for name, data in sources.items()}
+    for name, found in rows.items():
+        pd.testing.assert_frame_equal(
+            found, rows["pandas"], check_dtype=name in ("pandas", "path", "text")
+        )
+
+
+def test_whole_numbers_and_flags_with_holes_agree_over_libraries():
+    frame = make_frame()[["age", "smokes"]]
+    nullable = frame.astype({"age": "Int64", "smokes": "boolean"})
+    expected = make_model().fit(frame).sample(20)
+    for data in (nullable, pl.from_pandas(nullable), pa.Table.from_pandas(nullable)):
+        pd.testing.assert_frame_equal(make_model().fit(data).sample(20), expected)
+
+
+def test_integer_names_stay_integers(tmp_path):
+    frame = make_frame()[["age", "job"]].set_axis([0, 1], axis=1)
+    model = make_model().fit(frame)
+    assert model.sample(3).columns.tolist() == [0, 1]
+    model.save(tmp_path / "m.augmask")
+    assert load(tmp_path / "m.augmask").sample(3).columns.tolist() == [0, 1]
+
+
+def test_an_augmenter_object_and_a_backbone_class():
+    named = make_model().fit(make_frame()).sample(20)
+    given = make_model(augmenter=Ecdf(), backbone=CDTD).fit(make_frame())
+    pd.testing.assert_frame_equal(given.sample(20), named)
+
+
+def test_what_was_given_as_an_object_cannot_be_saved(tmp_path):
+    model = make_model(augmenter=Ecdf()).fit(make_frame())
+    with pytest.raises(UsageError, match="named backbone and augmenter"):
+        model.save(tmp_path / "m.augmask")
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG = {
+    "augmenter": ({"augmenter": "lgbms"}, "did you mean 'lgbm-s'"),
+    "backbone": ({"backbone": "ctdt"}, "did you mean 'cdtd'"),
+    "supervise": ({"supervise": "obsreved"}, "did you mean 'observed'"),
+    "preset": ({"preset": "fsat"}, "did you mean 'fast'"),
+    "option": ({"options": {"stpes": 3}}, "did you mean 'steps'"),
+    "device": ({"device": "gpu"}, "must be 'auto', 'cpu', 'cuda' or 'mps'"),
+    "absent device": ({"device": "xpu"}, "not available on this machine"),
+    "seed": ({"seed": 1.5}, "seed must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_parameters_are_errors_before_any_work(name, monkeypatch):
+    changes, message = WRONG[name]
+
+    def never(*args):
+        raise AssertionError("the table was read")
+
+    monkeypatch.setattr("augmask.model.read_frame", never)
+    with pytest.raises(UsageError, match=message):
+        make_model(**changes).fit(make_frame())
+
+
+def test_a_gpu_that_is_not_there(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(UsageError, match=r"'cuda' is not available.*'auto'"):
+        make_model(device="cuda").fit(make_frame())
+
+
+@pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (make_frame(9), "at least 10 rows"),
+        (pd.DataFrame({"a": [None] * 20}), "no column can be learned"),
+        (pd.DataFrame({"a": [1.0] * 20}), "no column can be learned"),
+    ],
+)
+def test_tables_without_anything_to_learn(frame, message):
+    with pytest.raises(DataError, match=message):
+        make_model().fit(frame)
+
+
+# -- budgets -------------------------------------------------------------------
+
+
+def test_the_history_tells_the_run():
+    model = make_model(options={"steps": 120, "holdout": 0.1}).fit(make_frame())
+    history = model.history_
+    assert history.columns.tolist() == ["step", "loss", "held_out", "lr", "seconds"]
+    assert history["step"].tolist() == [50, 100, 120]
+    assert np.isfinite(history[["loss", "lr", "seconds"]]).all().all()
+    assert np.isfinite(history["held_out"].iloc[-1])
+    assert model.training_["stopped"] == "steps"
+    assert 0 < model.training_["best_step"] <= 120
+
+
+def test_the_clock_is_obeyed():
+    began = time.monotonic()
+    model = make_model(options={"steps": 10**8, "patience": 0})
+    model.fit(make_frame(), max_minutes=1.5 / 60)
+    assert time.monotonic() - began < 6
+    assert model.training_["stopped"] == "time"
+    assert 0 < model.history_["step"].iloc[-1] < 10**8
+    assert not model.sample(5).isna().any().any()
+
+
+@pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf"), 1e-9])
+def test_too_little_time_is_an_error(minutes):
+    model = make_model()
+    with pytest.raises(UsageError, match="max_minutes"):
+        model.fit(make_frame(), max_minutes=minutes)
+    assert not hasattr(model, "backbone_")
+
+
+def test_a_budget_of_less_than_a_step_is_an_error(monkeypatch):
+    monkeypatch.setattr("augmask.train.loop._Clock.done", lambda *_: 1.0)
+    with pytest.raises(UsageError, match="before the first training step"):
+        make_model().fit(make_frame(), max_minutes=1)
+
+
+def test_a_run_shorter_than_one_look_has_a_history(monkeypatch):
+    monkeypatch.setattr(
+        "augmask.train.loop._Clock.done", lambda _, step: min(step / 7, 1.0)
+    )
+    model = make_model(options={"holdout": 0.1}).fit(make_frame(), max_minutes=1)
+    assert model.history_["step"].tolist() == [7]
+    assert np.isfinite(model.history_.to_numpy()).all()
+
+
+# -- files ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("augmenter", ["ecdf", "zero"])
+def test_a_loaded_model_is_the_model(tmp_path, augmenter):
+    path = tmp_path / "m.augmask"
+    frame = make_frame().assign(id=range(80))
+    model = make_model(augmenter=augmenter, seed=4)
+    with pytest.warns(AugMaskWarning):
+        model.fit(frame, {"kg": {"hole": "level"}})
+    model.save(path)
+    twin = load(path)
+    pd.testing.assert_frame_equal(twin.sample(40, seed=2), model.sample(40, seed=2))
+    assert twin.schema_ == model.schema_
+    assert twin.settings_ == model.settings_
+    assert (twin.preset_, twin.seed, twin.augmenter) == ("fast", 4, augmenter)
+    kept = model.history_.drop(columns="seconds")
+    pd.testing.assert_frame_equal(twin.history_[list(kept)], kept)
+    twin.save(tmp_path / "again.augmask")
+    assert (tmp_path / "again.augmask").read_bytes() == path.read_bytes()
+
+
+def test_broken_weights_are_not_loaded(tmp_path):
+    model = make_model().fit(make_frame())
+    next(iter(model.backbone_.parameters())).data.fill_(float("nan"))
+    model.save(tmp_path / "m.augmask")
+    with pytest.raises(ArtifactError, match=r"weight .* is not finite"):
+        load(tmp_path / "m.augmask")
+
+
+def test_a_model_file_is_plain(tmp_path):
+    import zipfile
+
+    make_model().fit(make_frame()).save(tmp_path / "m.augmask")
+    with zipfile.ZipFile(tmp_path / "m.augmask") as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+    assert manifest["parameters"]["augmenter"] == "ecdf"
+    assert "seconds" not in json.dumps(manifest)

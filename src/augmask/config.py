@@ -15,6 +15,8 @@ from typing import Any
 from augmask.augmentation.draws import Draws
 from augmask.errors import UsageError
 
+CHOICES = {"ties": ("middle", "spread"), "solver": ("euler", "multistep")}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -22,8 +24,13 @@ class Settings:
 
     Parameters
     ----------
+    ties : str
+        What equal numbers of a column are to the network: one point (`middle`, the
+        paper), or spread over the normal scores that they share (`spread`).
     width, depth, time_width : int
         Size of the network.
+    low_noise : float
+        How much more time low noise levels get at the start; 3 as published.
     batch, steps : int
         Rows a step, and how many steps.
     lr, warmup, ema : float, int, float
@@ -41,9 +48,11 @@ class Settings:
         Rows generated at once.
     """
 
+    ties: str = "middle"
     width: int = 796
     depth: int = 5
     time_width: int = 256
+    low_noise: float = 3.0
     batch: int = 4096
     steps: int = 30_000
     lr: float = 1e-3
@@ -66,24 +75,28 @@ class Settings:
                 )
             lowest = 0 if field.name in ("holdout", "patience", "warmup") else 1e-12
             if field.type != "str" and not lowest <= value < float("inf"):
-                word = "at least 0" if lowest == 0 else "above 0"
+                word = "finite and at least 0" if lowest == 0 else "finite and above 0"
                 raise UsageError(f"{field.name} must be {word}, got {value!r}")
-        for name in ("holdout", "ema"):
-            if getattr(self, name) >= 1:
-                raise UsageError(f"{name} must be below 1, got {getattr(self, name)!r}")
-        if self.solver not in ("euler", "multistep"):
-            raise UsageError(
-                f"solver must be 'euler' or 'multistep', got {self.solver!r}"
-            )
+        for name, limit in (("holdout", 0.5), ("ema", 1)):
+            if getattr(self, name) >= limit:
+                raise UsageError(
+                    f"{name} must be below {limit}, got {getattr(self, name)!r}"
+                )
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UsageError(
+                    f"{name} must be one of {known}, got {getattr(self, name)!r}"
+                )
         Draws.parse(self.draws)
 
     @property
-    def network(self) -> dict[str, int]:
+    def network(self) -> dict[str, Any]:
         """The sizes that a backbone is built with."""
         return {
             "width": self.width,
             "depth": self.depth,
             "time_width": self.time_width,
+            "low_noise": self.low_noise,
         }
 
     def replace(self, changes: Mapping[str, Any]) -> Settings:
@@ -100,27 +113,30 @@ class Settings:
 PRESETS: dict[str, Settings] = {
     "paper": Settings(),
     "balanced": Settings(
+        ties="spread",
         width=512,
         depth=4,
+        low_noise=100.0,
         batch=1024,
         steps=12_000,
         warmup=500,
         draws="stack:4",
-        holdout=0.02,
-        patience=15,
+        holdout=0.01,
         sampling_steps=60,
         solver="multistep",
     ),
     "fast": Settings(
+        ties="spread",
         width=256,
         depth=3,
+        low_noise=100.0,
         batch=512,
-        steps=8_000,
+        steps=4_000,
         lr=2e-3,
-        warmup=300,
+        warmup=200,
+        ema=0.995,
         draws="stack:4",
-        holdout=0.02,
-        patience=15,
+        holdout=0.01,
         sampling_steps=40,
         solver="multistep",
     ),

@@ -170,8 +170,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         found = infer_schema(frame, schema)
         for note in found.notes():
             warnings.warn(note, AugMaskWarning, stacklevel=2)
-        codec = Codec.fit(frame, found)
-        table = _learnable(codec.encode(frame))
+        spread = seed if settings.ties == "spread" else None
+        codec = Codec.fit(frame, found, spread)
+        table = _learnable(codec.encode(frame, spread))
 
         completions = complete(
             augmenter,

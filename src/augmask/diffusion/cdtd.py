@@ -7,9 +7,9 @@ interpolation), so one ordinary differential equation carries both kinds.
 
 What differs from the published code, on purpose: the re-weighting network regresses on
 each cell's own loss, as AugMask writes it (the published one broadcasts to a B × B
-matrix and learns a constant; at the paper's size on Adult the two ended alike); the warp is fitted per cell for the same reason; class
-frequencies and entropies come from observed cells only; tables with no numeric or no
-categorical column work.
+matrix and learns a constant; on Adult at the paper's size the two ended alike); the
+warp is fitted per cell for the same reason; class frequencies and entropies come from
+observed cells only; tables with no numeric or no categorical column work.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class CDTD(nn.Module):
         Width of the time embedding and of the first projection.
     cat_width : int
         Dimensions of a category's embedding.
+    low_noise : float
+        Where the time warp starts, see `TimeWarp`.
 
     Examples
     --------
@@ -106,6 +108,7 @@ class CDTD(nn.Module):
         depth: int = 5,
         time_width: int = 256,
         cat_width: int = 16,
+        low_noise: float = 3.0,
     ) -> None:
         super().__init__()
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
@@ -115,7 +118,7 @@ class CDTD(nn.Module):
         self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
         n_in = self.n_num + self.n_cat * cat_width
         self.net = Denoiser(n_in, self.n_num + slots, width, depth, time_width)
-        self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT))
+        self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT), low_noise)
         # rho(u), the loss expected at time u
         self.log_weight = RandomFourier(512)
 

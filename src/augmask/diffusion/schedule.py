@@ -22,8 +22,6 @@ from torch.nn.functional import softplus
 
 # closer to 0 or 1 a float32 logit is noise
 EDGE = 1e-7
-# F(1/2) = w / (1 + w) at the start: low noise levels get most of the time
-LOW_NOISE_WEIGHT = 3.0
 STEEPNESS = 1.01
 
 
@@ -45,6 +43,10 @@ class TimeWarp(nn.Module):
     ----------
     sigma_max : tuple of float
         The largest noise level of every group.
+    low_noise : float
+        How many times more time the lower half of the levels gets at the start than
+        the upper half; 3 as published. It is learned from there, a thousandth a step,
+        so a short run should start where long ones end, near 100.
 
     Shape
     -----
@@ -59,11 +61,11 @@ class TimeWarp(nn.Module):
 
     sigma_max: Tensor
 
-    def __init__(self, sigma_max: tuple[float, ...]) -> None:
+    def __init__(self, sigma_max: tuple[float, ...], low_noise: float = 3.0) -> None:
         super().__init__()
         self.register_buffer("sigma_max", torch.tensor(sigma_max), persistent=False)
         ones = torch.ones(len(sigma_max))
-        self.location = nn.Parameter(-math.log(LOW_NOISE_WEIGHT) / STEEPNESS * ones)
+        self.location = nn.Parameter(-math.log(low_noise) / STEEPNESS * ones)
         self.raw_steepness = nn.Parameter(_inverse_softplus(STEEPNESS - 1) * ones)
         self.raw_scale = nn.Parameter(_inverse_softplus(1.0) * ones)
 

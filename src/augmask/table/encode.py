@@ -131,8 +131,13 @@ class Codec:
         self._scalers = {name: scalers[name] for name in self.layout.num_names}
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, schema: Schema) -> Codec:
-        """Fit the scalings on the observed cells of a frame."""
+    def fit(
+        cls, frame: pd.DataFrame, schema: Schema, spread: int | None = None
+    ) -> Codec:
+        """Fit the scalings on the observed cells of a frame.
+
+        `spread` as in `encode`, where the same is to be given.
+        """
         scalers = {}
         for column in schema:
             if column.kind in _NUMERIC:
@@ -143,14 +148,22 @@ class Codec:
                         "schema from this frame"
                     )
                 seen = _numbers(cells, column)[cells.observed]
-                scalers[column.name] = QuantileNormal.fit(seen)
+                ties = _ties(spread, column)
+                scalers[column.name] = QuantileNormal.fit(seen, ties)
         return cls(schema, scalers)
 
-    def encode(self, frame: pd.DataFrame) -> Table:
+    def encode(self, frame: pd.DataFrame, spread: int | None = None) -> Table:
         """Return the arrays of a frame.
 
         Columns that the schema does not name are ignored. A level that was never
         seen in fitting is a hole.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+        spread : int, optional
+            Seed for spreading tied numbers over their scores (see `scale`); without
+            it they share one score, as in the paper.
         """
         n, layout = len(frame), self.layout
         num = np.zeros((n, layout.n_num), np.float64)
@@ -164,7 +177,8 @@ class Codec:
             at = place[column.name]
             seen = cells.observed
             if column.kind in _NUMERIC:
-                z = self._scalers[column.name].transform(_numbers(cells, column))
+                scaler, ties = self._scalers[column.name], _ties(spread, column)
+                z = scaler.transform(_numbers(cells, column), ties)
                 num[:, at] = np.where(seen, z, 0.0)
             else:
                 codes = _codes(cells, column)
@@ -264,6 +278,11 @@ class Codec:
                     f"the stored scaling of column {name!r} is damaged: {error}"
                 ) from error
         return cls(schema, scalers)
+
+
+def _ties(spread: int | None, column: Column) -> np.random.Generator | None:
+    """Return a column's own stream, so that other columns do not shift its draws."""
+    return None if spread is None else stream(spread, "ties", column.name)
 
 
 def _column_cells(frame: pd.DataFrame, column: Column) -> Cells:

@@ -9,6 +9,12 @@ Two departures, both far out in the tails. A value counts as the extreme only if
 equals it (scikit-learn: within 1e-7 of it in the column's own unit, which ruins columns
 of small numbers). And scores below 2e-7 are squeezed instead of cut, so that distinct
 observed values keep distinct scores and the inverse returns them.
+
+Tied values (the zeros of a zero-inflated column, rounded numbers) share a stretch of
+scores. The paper's recipe puts them all in its middle, or at the far end if they are the
+smallest, which leaves spikes that a network needs long to learn. Given a generator,
+ties are spread over their stretch instead: the scores of every column are then standard
+normal, and the inverse is the same, because the quantile function is flat there.
 """
 
 from __future__ import annotations
@@ -84,7 +90,9 @@ class QuantileNormal:
     scale: float
 
     @classmethod
-    def fit(cls, values: npt.NDArray[Any]) -> QuantileNormal:
+    def fit(
+        cls, values: npt.NDArray[Any], rng: np.random.Generator | None = None
+    ) -> QuantileNormal:
         """Fit on the observed values of a column (at least one, all finite)."""
         values = np.asarray(values, dtype=np.float64)
         if not len(values) or not np.isfinite(values).all():
@@ -92,24 +100,31 @@ class QuantileNormal:
         references = np.linspace(0, 1, n_quantiles(len(values)))
         # Interpolated percentiles can step back by a rounding error among ties.
         quantiles = np.maximum.accumulate(np.percentile(values, references * 100))
-        scores = cls(quantiles, 0.0, 1.0).transform(values)
+        scores = cls(quantiles, 0.0, 1.0).transform(values, rng)
         scale = float(scores.std())
         # Scores are of order one, so anything this small is rounding.
         return cls(quantiles, float(scores.mean()), scale if scale > 1e-9 else 1.0)
 
-    def transform(self, values: npt.NDArray[Any]) -> Floats:
-        """Return the standardised normal scores; values out of range are clipped."""
+    def transform(
+        self, values: npt.NDArray[Any], rng: np.random.Generator | None = None
+    ) -> Floats:
+        """Return the standardised normal scores; values out of range are clipped.
+
+        With `rng`, tied values are spread over the scores that belong to them.
+        """
         x = np.asarray(values, dtype=np.float64)
         q, references = self.quantiles, np.linspace(0, 1, len(self.quantiles))
-        # Ties make the quantile function flat; the mean of the two one-sided
-        # interpolations puts a repeated value in the middle of its flat stretch.
+        # Ties make the quantile function flat; the two one-sided interpolations are
+        # the ends of a repeated value's flat stretch.
         left = np.interp(x, q, references)
         right = -np.interp(-x, -q[::-1], -references[::-1])
         u = (left + right) / 2
-        if q[0] < q[-1]:
-            u = np.where(x <= q[0], 0.0, np.where(x >= q[-1], 1.0, u))
-        else:
+        if q[0] == q[-1]:
             u = np.full_like(u, 0.5)
+        elif rng is not None:
+            u = right + (left - right) * rng.random(x.shape)
+        else:
+            u = np.where(x <= q[0], 0.0, np.where(x >= q[-1], 1.0, u))
         z: Floats = (ndtri(_squeeze(u)) - self.mean) / self.scale
         return z
 

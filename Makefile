@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-steps bench-augment bench-adult bench-memory
+.PHONY: help demo test test-slow lint types format clean bench-adult bench-augment bench-memory bench-paper
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -34,6 +34,20 @@ types: $(READY)  ## static types
 format: $(READY)  ## rewrite files in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench-adult: $(READY)  ## Adult on a CPU: time, memory, scores
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/adult_cpu.py
+
+bench-augment: $(READY)  ## LGBM-S: processes against threads, idle and busy
+	$(BIN)/python benchmarks/augment_speed.py --data $(DATA)/adult.csv.gz
+
+bench-memory: demo  ## memory of a million rows over ten thousand
+	$(BIN)/python benchmarks/sample_memory.py augmask-demo/clinic.augmask
+
+bench-paper: $(READY)  ## the paper's setting; wants a GPU
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py run gpu/work gpu/out
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py score gpu/work gpu/out
 
 clean:          ## forget the environment and the demo's output
 	rm -rf $(VENV) augmask-demo

@@ -102,9 +102,9 @@ def told(draw, frame):
     return {name: {"hole": draw(holes)} for name in frame.columns}
 
 
-def encoded(frame, overrides=None):
-    codec = Codec.fit(frame, infer_schema(frame, overrides))
-    return codec, codec.encode(frame)
+def encoded(frame, overrides=None, spread=None):
+    codec = Codec.fit(frame, infer_schema(frame, overrides), spread)
+    return codec, codec.encode(frame, spread)
 
 
 def random_arrays(codec, n, seed):
@@ -119,7 +119,8 @@ def random_arrays(codec, n, seed):
 @given(st.data())
 def test_encode_then_decode_is_the_identity_on_observed_cells(data):
     frame = data.draw(frames())
-    codec, table = encoded(frame, data.draw(told(frame)))
+    spread = data.draw(st.sampled_from([None, 7]))
+    codec, table = encoded(frame, data.draw(told(frame)), spread)
     out = codec.decode(table.num, table.cat, np.random.default_rng(0))
     assert out.columns.tolist() == frame.columns.tolist()
     for column in codec.schema:

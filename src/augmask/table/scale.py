@@ -11,8 +11,8 @@ of small numbers). And scores below 2e-7 are squeezed instead of cut, so that di
 observed values keep distinct scores and the inverse returns them.
 
 Tied values (the zeros of a zero-inflated column, rounded numbers) share a stretch of
-scores. The paper's recipe puts them all in its middle, or at the far end if they are the
-smallest, which leaves spikes that a network needs long to learn. Given a generator,
+scores. The recipe of the paper puts them in its middle, or at the far end if they are
+the smallest: spikes that a network needs long to learn. Given a generator,
 ties are spread over their stretch instead: the scores of every column are then standard
 normal, and the inverse is the same, because the quantile function is flat there.
 """

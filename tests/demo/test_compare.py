@@ -1,0 +1,30 @@
+"""The demo: small here for its files, whole for the order of the strategies."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from augmask.demo.compare import compare_strategies
+from augmask.model import load
+
+pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
+
+
+def test_the_demo_leaves_tables_and_a_model(tmp_path):
+    results = list(compare_strategies(tmp_path / "out", n=300, steps=20))
+    assert [r.strategy for r in results] == ["NoAug", "AugFull", "AugMask"]
+    assert all(0 < r.shape < 1 and 0 < r.trend < 1 for r in results)
+    synthetic = pd.read_csv(tmp_path / "out" / "clinic-synthetic.csv")
+    assert synthetic.shape == (300, 19)
+    assert not synthetic.isna().any().any()
+    assert pd.read_csv(tmp_path / "out" / "clinic-incomplete.csv").isna().any().any()
+    again = load(tmp_path / "out" / "clinic.augmask").sample(5)
+    assert again.shape == (5, 19)
+
+
+@pytest.mark.slow
+def test_augmask_is_ahead_of_augfull_is_ahead_of_noaug(tmp_path):
+    noaug, augfull, augmask = compare_strategies(tmp_path)
+    assert augmask.shape > augfull.shape > noaug.shape
+    assert augmask.trend > augfull.trend > noaug.trend

@@ -7,13 +7,12 @@ cost and give is measured in `docs/presets.md`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from augmask.augmentation.draws import Draws
-from augmask.errors import UsageError
+from augmask.errors import UsageError, did_you_mean
 
 CHOICES = {"ties": ("middle", "spread"), "solver": ("euler", "multistep")}
 
@@ -104,9 +103,8 @@ class Settings:
         known = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {known}"
-                raise UsageError(f"there is no setting {name!r}; {hint}")
+                hint = did_you_mean(name, known)
+                raise UsageError(f"there is no setting {name!r}{hint}")
         return dataclasses.replace(self, **changes)
 
 
@@ -161,7 +159,7 @@ def resolve_preset(
         else:
             preset, why = "fast", "no GPU"
     if preset not in PRESETS:
-        close = difflib.get_close_matches(preset, PRESETS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {list(PRESETS)}"
-        raise UsageError(f"there is no preset {preset!r}; {hint}")
+        raise UsageError(
+            f"there is no preset {preset!r}{did_you_mean(preset, PRESETS)}"
+        )
     return preset, PRESETS[preset].replace(changes or {}), why

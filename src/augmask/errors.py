@@ -6,6 +6,28 @@ and the fix. `exit_code` is what the command line returns for the error.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown word.
+
+    Examples
+    --------
+    >>> did_you_mean("Agee", ["age", "sex"])
+    "; did you mean 'age'?"
+    >>> did_you_mean("zzz", ["age", "sex"])
+    '; known: age, sex'
+    """
+    known = list(known)
+    close = get_close_matches(word, known, n=1)
+    close = close or get_close_matches(word.lower(), known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+    return f"; known: {listed}"
+
 
 class AugMaskWarning(UserWarning):
     """Something about a table that its owner should know; work goes on."""

@@ -31,6 +31,7 @@ from augmask.errors import (
     DataError,
     NotFittedError,
     UsageError,
+    did_you_mean,
 )
 from augmask.files import check_writable
 from augmask.progress import Progress, silent
@@ -41,7 +42,6 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
-from augmask.table.overrides import did_you_mean
 from augmask.table.schema import Schema
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.data import TrainingData, hidden_cells

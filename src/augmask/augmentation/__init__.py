@@ -6,12 +6,11 @@ behind a name are imported when it is asked for.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from augmask.errors import UsageError
+from augmask.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from augmask.augmentation.base import Augmenter
@@ -54,12 +53,7 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
     if isinstance(augmenter, str):
         if augmenter in AUGMENTERS:
             return AUGMENTERS[augmenter]()
-        near = difflib.get_close_matches(augmenter.lower(), AUGMENTERS, n=1)
-        hint = (
-            f"; did you mean {near[0]!r}?"
-            if near
-            else f"; known: {', '.join(AUGMENTERS)}"
-        )
+        hint = did_you_mean(augmenter, AUGMENTERS)
         raise UsageError(f"there is no augmenter {augmenter!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(
         getattr(augmenter, "draw", None)

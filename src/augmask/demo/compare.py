@@ -24,7 +24,7 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
     "AugMask": ("lgbm-s", "observed"),
 }
 # Enough for the order of the three to be plain, and for three fits in three minutes.
-STEPS = 2500
+STEPS = 2000
 MEANING = {
     "NoAug": "holes filled with the mean, and learned as if real",
     "AugFull": "holes filled with draws, and learned as if real",

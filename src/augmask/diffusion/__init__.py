@@ -7,12 +7,11 @@ object of the right shape is accepted wherever a name is.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from augmask.errors import UsageError
+from augmask.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from augmask.diffusion.base import Backbone
@@ -33,11 +32,8 @@ def resolve_backbone(backbone: str | Callable[..., Any]) -> Callable[..., Backbo
     if callable(backbone):
         return backbone
     if backbone not in BACKBONES:
-        close = difflib.get_close_matches(str(backbone), BACKBONES, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {list(BACKBONES)}"
-        raise UsageError(
-            f"backbone must be a known name or a class, got {backbone!r}; {hint}"
-        )
+        hint = did_you_mean(str(backbone), BACKBONES)
+        raise UsageError(f"there is no backbone {backbone!r}{hint}")
     module, _, name = BACKBONES[backbone].partition(":")
     built: Callable[..., Backbone] = getattr(importlib.import_module(module), name)
     return built

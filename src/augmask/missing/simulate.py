@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any
 
@@ -29,7 +28,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from scipy.special import expit, logit
 
-from augmask.errors import UsageError
+from augmask.errors import UsageError, did_you_mean
 from augmask.rng import stream
 from augmask.table.carrier import BoolArray, FloatArray
 from augmask.table.frames import read_frame
@@ -42,9 +41,8 @@ def _check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     choices = tuple(choices)
     if value in choices:
         return
-    close = get_close_matches(str(value).lower(), choices, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise UsageError(f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}")
+    hint = did_you_mean(str(value), choices)
+    raise UsageError(f"there is no {name} {value!r}{hint}")
 
 
 def _check_ratio(ratio: object) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask.errors import SchemaError
+from augmask.errors import SchemaError, did_you_mean
 from augmask.table.cells import Cells, read_cells
 from augmask.table.frames import read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
-from augmask.table.overrides import check_settings, did_you_mean, read_overrides
+from augmask.table.overrides import check_settings, read_overrides
 from augmask.table.recover import (
     MAX_LEVELS,
     decimals_of,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from augmask.errors import SchemaError
+from augmask.errors import SchemaError, did_you_mean
 from augmask.files import written_whole
 
 Kind = Literal[
@@ -31,23 +30,6 @@ KINDS: tuple[str, ...] = get_args(Kind)
 HOLES = ("unknown", "level")
 MAX_DECIMALS = 6
 SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals")
-
-
-def did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return the end of a sentence about an unknown word.
-
-    Examples
-    --------
-    >>> did_you_mean("agee", ["age", "sex"])
-    "; did you mean 'age'?"
-    >>> did_you_mean("zzz", ["age", "sex"])
-    '; known: age, sex'
-    """
-    close = get_close_matches(word, known, n=1)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return f"; known: {listed}"
 
 
 def _scalar(value: object) -> str:

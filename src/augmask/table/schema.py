@@ -14,14 +14,13 @@ from typing import Any
 
 import pandas as pd
 
-from augmask.errors import SchemaError
+from augmask.errors import SchemaError, did_you_mean
 from augmask.table.identifiers import check_form
 from augmask.table.overrides import (
     HOLES,
     KINDS,
     MAX_DECIMALS,
     Kind,
-    did_you_mean,
     read_overrides,
     write_overrides,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -82,10 +82,10 @@ def compare_strategies(
             phase: str,
             done: int,
             total: int,
-            numbers: object,
+            numbers: Mapping[str, float],
             strategy: str = strategy,
         ) -> None:
-            progress(f"{strategy} {phase}", done, total, numbers)  # type: ignore[arg-type]
+            progress(f"{strategy} {phase}", done, total, numbers)
 
         model = AugMask(
             augmenter=augmenter,

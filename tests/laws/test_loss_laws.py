@@ -164,3 +164,22 @@ def test_observed_mean_in_a_foreign_training_loop():
         optimizer.step()
         first, last = first or loss.item(), loss.item()
     assert last < 0.1 * first
+
+
+@everywhere
+def test_gradients_are_the_same_bits_with_two_threads(make_table, backbone):
+    """Same seed, same bytes: no gradient may be added up in the order of threads."""
+    table = make_table(n=4096, n_num=3, cards=(2, 7, 40), holes=0.3)
+    model = build(backbone, table)
+    observed = torch.from_numpy(table.observed)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        runs = []
+        for _ in range(8):
+            cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
+            runs.append(gradients(model, cell, observed, 3)[1])
+    finally:
+        torch.set_num_threads(before)
+    for run in runs[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(runs[0], run, strict=True))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import embedding, normalize
 
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp
@@ -154,7 +154,9 @@ class CDTD(nn.Module):
 
     def _points(self) -> Tensor:
         """Return v, the points of all categories on their spheres, [S, e]."""
-        raw = self.embedding + self.shift[self.ragged.column]
+        # embedding(), not indexing: the gradient of an index is added up by threads in
+        # any order, and the same seed would no longer give the same weights
+        raw = self.embedding + embedding(self.ragged.column, self.shift)
         return math.sqrt(self.cat_width) * normalize(raw, dim=1)
 
     def _denoise(
@@ -178,7 +180,7 @@ class CDTD(nn.Module):
         """Return calibrated losses A and W [B, d]: without and with EDM's weight."""
         num, cat = batch
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
-        points = self._points()[self.ragged.slots(cat)]
+        points = embedding(self.ragged.slots(cat), self._points())
         x_num = num + s_num * _normal_like(num, generator)
         x_cat = points + s_cat[:, :, None] * _normal_like(points, generator)
         denoised, logits = self._denoise(x_num, x_cat, sigma, self.net.embed_time(u))

@@ -110,5 +110,5 @@ class TimeWarp(nn.Module):
         cdf = torch.sigmoid(self.steepness * (torch.logit(x) - self.location))
         density = (self.steepness * cdf * (1 - cdf) / (x * (1 - x))).detach()
         predicted = softplus(self.raw_scale) * cdf
-        error = predicted[:, group] - losses.detach()
+        error = predicted.index_select(1, group) - losses.detach()
         return error.square() / (density[:, group] + EDGE)

@@ -7,7 +7,7 @@ interpolation), so one ordinary differential equation carries both kinds.
 
 What differs from the published code, on purpose: the re-weighting network regresses on
 each cell's own loss, as AugMask writes it (the published one broadcasts to a B × B
-matrix and learns a constant; on Adult at the paper's size the two ended alike); the
+matrix and learns a constant; without any division Adult ended alike, one seed); the
 warp is fitted per cell for the same reason; class frequencies and entropies come from
 observed cells only; tables with no numeric or no categorical column work.
 """

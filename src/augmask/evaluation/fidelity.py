@@ -45,7 +45,8 @@ def _without_float_noise(values: Floats) -> Floats:
     return np.where(small, np.round(np.where(small, values, 0.0), 14), values)
 
 
-def _ks_distance(real: Floats, synthetic: Floats) -> float:
+def ks_distance(real: Floats, synthetic: Floats) -> float:
+    """Return sup |F_r - F_s|, the two-sample Kolmogorov-Smirnov distance."""
     real = np.sort(_without_float_noise(real))
     synthetic = np.sort(_without_float_noise(synthetic))
     steps = np.concatenate([real, synthetic])
@@ -54,7 +55,7 @@ def _ks_distance(real: Floats, synthetic: Floats) -> float:
     return float(np.abs(f_real - f_synthetic).max())
 
 
-def _tv_distance(real: Codes, synthetic: Codes, n_cells: int) -> float:
+def tv_distance(real: Codes, synthetic: Codes, n_cells: int) -> float:
     """Return the total-variation distance between two samples of cell codes."""
     if n_cells > DENSE_CELLS_PER_ROW * (len(real) + len(synthetic)):
         cells, inverse = np.unique(
@@ -67,7 +68,7 @@ def _tv_distance(real: Codes, synthetic: Codes, n_cells: int) -> float:
     return float(np.abs(r - s).sum() / 2)
 
 
-def _pearson(columns: Sequence[Floats]) -> Floats:
+def pearson(columns: Sequence[Floats]) -> Floats:
     """Return the matrix of Pearson correlations, 0 wherever a column is constant."""
     units = []
     for values in columns:
@@ -90,7 +91,8 @@ def _edges(values: Floats) -> Floats:
     return np.linspace(low, high, BINS + 1)
 
 
-def _binned(real: Floats, synthetic: Floats, edges: str) -> tuple[Codes, Codes]:
+def binned(real: Floats, synthetic: Floats, edges: str) -> tuple[Codes, Codes]:
+    """Return both columns cut into bins; every code lies below BINS + 2."""
     if edges == "real":
         # Leaving out the two outer edges is the same as setting them to -inf and inf.
         inner = _edges(real)[1:-1]
@@ -137,10 +139,10 @@ def shape(
     lines: list[tuple[str, str, float]] = []
     for name in numeric:
         r, s = numbers(tables, name)
-        lines.append((name, "numeric", 1 - _ks_distance(r, s)))
+        lines.append((name, "numeric", 1 - ks_distance(r, s)))
     for name in categorical:
         (a, b), levels, _ = level_codes(tables, name)
-        lines.append((name, "categorical", 1 - _tv_distance(a, b, len(levels))))
+        lines.append((name, "categorical", 1 - tv_distance(a, b, len(levels))))
     table = pd.DataFrame(lines, columns=["column", "kind", "score"])
     return Score(float(table["score"].mean()), table)
 
@@ -193,14 +195,14 @@ def trend(
     values = {name: numbers(tables, name) for name in numeric}
     coded: dict[str, tuple[Codes, Codes, int]] = {}
     for name, (r, s) in values.items():
-        coded[name] = (*_binned(r, s, edges), BINS + 2)
+        coded[name] = (*binned(r, s, edges), BINS + 2)
     for name in categorical:
         (a, b), levels, _ = level_codes(tables, name)
         coded[name] = (a, b, len(levels))
 
     lines: list[tuple[str, str, str, float, float, float]] = []
-    rho_real = _pearson([r for r, _ in values.values()])
-    rho_synthetic = _pearson([s for _, s in values.values()])
+    rho_real = pearson([r for r, _ in values.values()])
+    rho_synthetic = pearson([s for _, s in values.values()])
     for i, j in combinations(range(len(numeric)), 2):
         rho = float(rho_real[i, j]), float(rho_synthetic[i, j])
         score = 1 - abs(rho[0] - rho[1]) / 2
@@ -209,7 +211,7 @@ def trend(
         if second in values:
             continue
         (r1, s1, n1), (r2, s2, n2) = coded[first], coded[second]
-        score = 1 - _tv_distance(r1 * n2 + r2, s1 * n2 + s2, n1 * n2)
+        score = 1 - tv_distance(r1 * n2 + r2, s1 * n2 + s2, n1 * n2)
         kind = "mixed" if first in values else "categorical"
         lines.append((first, second, kind, score, np.nan, np.nan))
     table = pd.DataFrame(

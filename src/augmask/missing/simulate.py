@@ -224,7 +224,7 @@ def as_numbers(frame: pd.DataFrame) -> FloatArray:
     return numbers
 
 
-def _punch(column: pd.Series, hidden: BoolArray) -> pd.Series:
+def punch(column: pd.Series, hidden: BoolArray) -> pd.Series:
     """Return a copy of `column` with holes, in the dtype that pandas users expect."""
     if not hidden.any():
         return column.copy()
@@ -297,7 +297,7 @@ def ampute(
     numbers = as_numbers(table)
     hidden = ~draw_mask(numbers, mechanism, ratio, rng, mar) & ~np.isnan(numbers)
     columns = [
-        _punch(table[name], hidden[:, j]) for j, name in enumerate(table.columns)
+        punch(table[name], hidden[:, j]) for j, name in enumerate(table.columns)
     ]
     holed = pd.concat(columns, axis=1).set_axis(table.columns, axis=1)
     # A frame keeps its index: its users compare the two cell by cell.

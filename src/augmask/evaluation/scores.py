@@ -1,0 +1,133 @@
+"""`Scores`: every number with what it is to be read against, and what it means."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from augmask.files import written_whole
+
+Group = Literal[
+    "fidelity", "coverage", "utility", "detection", "privacy", "incomplete", "held-out"
+]
+Better = Literal["higher", "lower", "reference"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of an evaluation.
+
+    Parameters
+    ----------
+    value : float
+    reference : float, optional
+        What real rows that nobody trained on score, or what the number is without a
+        fault: the ceiling.
+    floor : float, optional
+        What independent columns score.
+    group : str
+        What the number is about.
+    better : {"higher", "lower", "reference"}
+        Which way is good; `reference` when nearness to the reference is.
+    title, meaning : str
+        Its name for people, and in a sentence what it can and cannot tell.
+    """
+
+    value: float
+    reference: float | None
+    floor: float | None
+    group: Group
+    better: Better
+    title: str
+    meaning: str
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: no NaN, no numpy."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The result of `evaluate`.
+
+    Parameters
+    ----------
+    entries : mapping of key to Entry
+        Keys are stable: `shape`, `trend`, `trend_sdmetrics`, `alpha_precision`,
+        `beta_recall`, `mle`, `tstr`, `trtr`, `c2st_auc`, `dcr_share`, ...
+    tables : mapping of name to DataFrame
+        What the numbers summarise: `columns`, `pairs`, `features`, `privacy`, ...
+    facts : mapping
+        Rows, columns, seed, subsample, where the references come from, seconds.
+    parts : mapping
+        The results of single metrics, for a report.
+    """
+
+    entries: Mapping[str, Entry]
+    tables: Mapping[str, pd.DataFrame]
+    facts: Mapping[str, Any]
+    parts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> float:
+        """Return the value of a key."""
+        return self.entries[key].value
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one line per number, by key."""
+        lines = {
+            key: {
+                "value": entry.value,
+                "reference": entry.reference,
+                "floor": entry.floor,
+                "group": entry.group,
+                "better": entry.better,
+                "meaning": entry.meaning,
+            }
+            for key, entry in self.entries.items()
+        }
+        frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("score")
+        numbers = ["value", "reference", "floor"]
+        return frame.astype(dict.fromkeys(numbers, "float64"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return numbers, tables and facts as plain data."""
+        numbers = {
+            key: {
+                "value": entry.value,
+                "reference": entry.reference,
+                "floor": entry.floor,
+                "better": entry.better,
+            }
+            for key, entry in self.entries.items()
+        }
+        tables = {
+            name: json.loads(table.to_json(orient="records", date_format="iso"))
+            for name, table in self.tables.items()
+        }
+        plain: dict[str, Any] = _plain(
+            {**numbers, "tables": tables, "facts": self.facts}
+        )
+        return plain
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """Return the same as JSON text, and write it if a path is given."""
+        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+        if path is not None:
+            with written_whole(Path(path)) as part:
+                part.write_text(text + "\n")
+        return text

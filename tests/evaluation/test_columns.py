@@ -106,3 +106,22 @@ def test_tables_are_checked_before_work():
         check_tables({"real": frame[:0]}, ["a"], [])
     with pytest.raises(DataError, match="'a' stands 2 times"):
         check_tables({"real": frame[["a", "a"]]}, ["a"], [])
+
+
+def test_holes_are_kept_when_asked_for():
+    tables = _pair(["a", None, "b"], ["b", "c", np.nan])
+    codes, levels, n_first = level_codes(tables, "c", holes=True)
+    assert [c.tolist() for c in codes] == [[0, -1, 1], [1, 2, -1]]
+    assert (levels, n_first) == (["a", "b", "c"], 2)
+    dates = pd.DataFrame({"c": pd.to_datetime(["1970-01-02", None])})
+    np.testing.assert_equal(
+        numbers({"real": dates}, "c", holes=True), [[86400, np.nan]]
+    )
+    with pytest.raises(DataError, match="has 1 missing or infinite"):
+        numbers(_pair([1.0, np.inf, np.nan], [1.0]), "c", holes=True)
+
+
+def test_a_column_of_holes_has_no_levels_and_no_type():
+    codes, levels, n_first = level_codes(_pair([None, None], [3, 4]), "c", holes=True)
+    assert [c.tolist() for c in codes] == [[-1, -1], [0, 1]]
+    assert (levels, n_first) == ([3, 4], 0)

@@ -1,4 +1,4 @@
-"""Columns of several complete frames, read as floats or as codes that agree.
+"""Columns of several frames, read as floats or as codes that agree.
 
 Levels of a categorical column are compared by value, as Python compares them: 1, 1.0
 and True are one level, "1" is another. A column that is text in one table and numbers
@@ -31,15 +31,17 @@ def _refuse_holes(holes: npt.NDArray[np.bool_], column: str, table: str) -> None
         )
 
 
-def _floats(series: pd.Series, column: str, table: str) -> Floats:
-    """Return a numeric, boolean or datetime column as finite float64."""
+def _floats(series: pd.Series, column: str, table: str, holes: bool) -> Floats:
+    """Return a numeric, boolean or datetime column as float64, NaN only in holes."""
+    missing = series.isna().to_numpy(dtype=bool)
+    if not holes:
+        _refuse_holes(missing, column, table)
     if isinstance(series.dtype, pd.DatetimeTZDtype):
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     if series.dtype.kind in "mM":
-        _refuse_holes(series.isna().to_numpy(), column, table)
         # Seconds, not ticks: the two tables may store different time units.
         ticks = series.to_numpy().astype(f"{series.dtype.kind}8[us]").astype(np.int64)
-        return np.asarray(ticks / 1e6, dtype=np.float64)
+        return np.where(missing, np.nan, ticks / 1e6)
     try:
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
@@ -47,7 +49,7 @@ def _floats(series: pd.Series, column: str, table: str) -> Floats:
             f"A numeric column holds numbers or dates, but column {column!r} of the "
             f"{table} table is {series.dtype}; list it as categorical."
         ) from None
-    _refuse_holes(~np.isfinite(values), column, table)
+    _refuse_holes(~(np.isfinite(values) | missing), column, table)
     return np.asarray(values, dtype=np.float64)
 
 
@@ -91,8 +93,10 @@ column to be scored stands there once; name the columns that both tables share.
                 )
 
 
-def numbers(tables: Frames, column: str) -> list[Floats]:
+def numbers(tables: Frames, column: str, holes: bool = False) -> list[Floats]:
     """Return a numeric column of each table as float64; dates become seconds.
+
+    With `holes`, missing values are allowed and become NaN.
 
     Examples
     --------
@@ -100,16 +104,21 @@ def numbers(tables: Frames, column: str) -> list[Floats]:
     >>> numbers({"real": day}, "seen")
     [array([86400.])]
     """
-    return [_floats(frame[column], column, label) for label, frame in tables.items()]
+    return [
+        _floats(frame[column], column, label, holes) for label, frame in tables.items()
+    ]
 
 
-def level_codes(tables: Frames, column: str) -> tuple[list[Codes], list[Any], int]:
+def level_codes(
+    tables: Frames, column: str, holes: bool = False
+) -> tuple[list[Codes], list[Any], int]:
     """Return a categorical column of each table as codes that mean the same level.
 
     Returns
     -------
     codes : list of int arrays
-        One per table, in the order of `tables`.
+        One per table, in the order of `tables`. With `holes`, missing values are
+        allowed and get code -1.
     levels : list
         The level behind each code. Levels of the first table come first.
     n_first : int
@@ -126,25 +135,28 @@ def level_codes(tables: Frames, column: str) -> tuple[list[Codes], list[Any], in
     """
     known: dict[Any, int] = {}
     coded: list[Codes] = []
-    n_first = 0
+    n_first: int | None = None
     text_first: set[bool] = set()
     for label, frame in tables.items():
         local, found = pd.factorize(frame[column])
-        _refuse_holes(local < 0, column, label)
+        if not holes:
+            _refuse_holes(local < 0, column, label)
         values = pd.Index(found).astype(object).tolist()
         translate = [known.setdefault(value, len(known)) for value in values]
-        coded.append(np.asarray(translate, dtype=np.int64)[local])
-        n_first = n_first or len(known)
+        # The last entry is what code -1, a hole, is looked up as.
+        coded.append(np.asarray([*translate, -1], dtype=np.int64)[local])
+        n_first = len(known) if n_first is None else n_first
         text = {isinstance(value, str) for value in values}
         text_first = text_first or text
-        if text.isdisjoint(text_first):
+        # A column of holes has no type that could differ.
+        if text and text.isdisjoint(text_first):
             first = next(iter(tables))
             raise DataError(
                 f"A column has one type in all tables, but {column!r} is text in only "
                 f"one of the {first} table ({tables[first][column].dtype}) and the "
                 f"{label} table ({frame[column].dtype}); convert one of them."
             )
-    return coded, list(known), n_first
+    return coded, list(known), n_first or 0
 
 
 def one_hot(codes: Codes, n_levels: int) -> Floats:

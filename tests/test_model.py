@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 import warnings
@@ -9,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from sklearn.base import clone
 
 from augmask import AugMask, load
@@ -257,17 +259,60 @@ def test_integer_names_stay_integers(tmp_path):
     assert load(tmp_path / "m.augmask").sample(3).columns.tolist() == [0, 1]
 
 
-def test_an_augmenter_object_and_a_backbone_class():
-    named = make_model().fit(make_frame()).sample(20)
-    given = make_model(augmenter=Ecdf(), backbone=CDTD).fit(make_frame())
-    pd.testing.assert_frame_equal(given.sample(20), named)
+def flat(model) -> dict:
+    """Return all settings of a fitted model as options."""
+    settings = dataclasses.asdict(model.settings_)
+    return settings | settings.pop("network")
 
 
-def test_what_was_given_as_an_object_cannot_be_saved(tmp_path):
-    model = make_model(augmenter=Ecdf()).fit(make_frame())
-    with pytest.raises(UsageError, match="named backbone and augmenter"):
-        model.save(tmp_path / "m.augmask")
-    assert list(tmp_path.iterdir()) == []
+def test_an_augmenter_object_a_backbone_class_and_a_module():
+    named = make_model().fit(make_frame())
+    options = flat(named)
+    given = make_model(augmenter=Ecdf(), backbone=CDTD, options=options)
+    pd.testing.assert_frame_equal(given.fit(make_frame()).sample(20), named.sample(20))
+    # a module is copied: what the user holds stays as it was
+    module = CDTD(named.layout_, width=8, depth=1)
+    before = {k: v.clone() for k, v in module.state_dict().items()}
+    kept = {k: v for k, v in options.items() if k not in named.settings_.network}
+    own = AugMask(module, "ecdf", preset="fast", options=kept, device="cpu")
+    own.fit(make_frame())
+    assert not own.sample(20).isna().any().any()
+    assert own.backbone_ is not module
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_a_model_with_parts_of_ones_own_is_saved_and_loaded(tmp_path):
+    path = tmp_path / "m.augmask"
+    options = {"steps": 5, "width": 8, "depth": 1}
+    model = make_model(augmenter=Ecdf(), backbone=CDTD, options=options)
+    model.fit(make_frame()).save(path)
+    with pytest.raises(UsageError, match="your own, CDTD; hand it over"):
+        load(path)
+    again = load(path, backbone=CDTD)
+    pd.testing.assert_frame_equal(again.sample(20), model.sample(20))
+    with pytest.raises(UsageError, match="no augmenter 'own:Ecdf'"):
+        again.fit(make_frame())
+    make_model().fit(make_frame()).save(path)
+    with pytest.raises(UsageError, match="'cdtd' of augmask; load it without"):
+        load(path, backbone=CDTD)
+
+
+class NoBackbone(torch.nn.Module):
+    def __init__(self, *_, **__):
+        super().__init__()
+
+
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [
+        (NoBackbone, "NoBackbone lacks cell_loss, sample"),
+        (3, "a name, a class, or a module with the methods cell_loss and sample"),
+    ],
+)
+def test_what_is_no_backbone_says_what_it_lacks(backbone, message):
+    with pytest.raises(UsageError, match=message):
+        make_model(backbone=backbone, options={"steps": 2}).fit(make_frame())
 
 
 WRONG = {
@@ -276,6 +321,11 @@ WRONG = {
     "supervise": ({"supervise": "obsreved"}, "did you mean 'observed'"),
     "preset": ({"preset": "fsat"}, "did you mean 'fast'"),
     "option": ({"options": {"stpes": 3}}, "did you mean 'steps'"),
+    "keyword of another backbone": (
+        {"backbone": "tabddpm", "options": {"low_noise": 3.0}},
+        "no setting 'low_noise'",
+    ),
+    "solver": ({"options": {"solver": "heun"}}, "'euler', 'multistep'"),
     "device": ({"device": "gpu"}, "must be 'auto', 'cpu', 'cuda' or 'mps'"),
     "absent device": ({"device": "xpu"}, "not available on this machine"),
     "seed": ({"seed": 1.5}, "seed must be a whole number"),

@@ -8,23 +8,22 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from sklearn.base import BaseEstimator
 
 from augmask.artifact import read_artifact, write_artifact
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.augmentation.draws import Draws, complete
-from augmask.config import Settings, resolve_preset
+from augmask.config import Settings
 from augmask.device import resolve_device
-from augmask.diffusion import build_backbone, resolve_backbone
-from augmask.diffusion.base import Backbone
+from augmask.diffusion import build_backbone, check_solver, keywords_of
+from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import (
     ArtifactError,
     AugMaskWarning,
@@ -34,17 +33,20 @@ from augmask.errors import (
     did_you_mean,
 )
 from augmask.files import check_writable
+from augmask.notebook import html_table
+from augmask.presets import resolve_preset
 from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.draw import draw_batches
 from augmask.sample.stream import check_output, write_frames
+from augmask.store import Stored, packed, restore
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
-from augmask.table.schema import Schema
+from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.data import TrainingData, hidden_cells
+from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.loop import Run, train
 from augmask.train.trainer import Trainer
 
@@ -72,8 +74,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    backbone : str or callable
-        The diffusion model: `cdtd`, or a callable that makes one from a `Layout`.
+    backbone : str, callable or module
+        The diffusion model: `cdtd`, `tabdiff`, `tabddpm`, or one of your own: a class
+        or function that is called with a `Layout`, or a module that is copied.
     augmenter : str or Augmenter
         The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
         `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with `fit` and `draw`.
@@ -83,7 +86,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     preset : {"auto", "paper", "balanced", "fast"}
         Sizes and budgets; `auto` chooses by the device.
     options : mapping, optional
-        Single settings that differ from the preset's, see `augmask.config.Settings`.
+        Single settings that differ from the preset's, see `augmask.config.Settings`,
+        and keywords of the backbone.
     seed : int
         The same seed gives the same model on the same CPU.
     device : str
@@ -109,7 +113,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        backbone: str | Callable[..., Any] = "cdtd",
+        backbone: Any = "cdtd",
         augmenter: str | Augmenter = "lgbm-s",
         supervise: Literal["observed", "all"] = "observed",
         preset: str = "auto",
@@ -148,7 +152,25 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             exists and belongs to the same data, settings and seed.
         progress : callable
             Called as `progress(phase, done, total, numbers)`.
+
+        Notes
+        -----
+        In a program that torchrun started as several processes, all of them call `fit`
+        with the same arguments and train together; the first reports and warns, and
+        all end with the same model.
         """
+        with parallel.joined():
+            report = progress if parallel.leads() else silent
+            return self._fit(data, schema, max_minutes, checkpoint, report)
+
+    def _fit(
+        self,
+        data: Any,
+        schema: Any,
+        max_minutes: float | None,
+        checkpoint: str | Path | None,
+        progress: Progress,
+    ) -> Self:
         began = time.monotonic()
         seed = _whole_number("seed", self.seed, 0)
         if max_minutes is not None and not 0 < max_minutes < float("inf"):
@@ -160,26 +182,37 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             )
         if checkpoint is not None:
             check_writable(checkpoint)
-        resolve_backbone(self.backbone)
         augmenter = resolve_augmenter(self.augmenter)
-        device = resolve_device(self.device)
-        name, settings, why = resolve_preset(self.preset, device.type, self.options)
+        device = parallel.own_device(resolve_device(self.device))
+        name, settings, why = resolve_preset(
+            self.preset,
+            device.type,
+            self.backbone if isinstance(self.backbone, str) else None,
+            self.options,
+            keywords_of(self.backbone),
+        )
+        check_solver(self.backbone, settings.solver)
         log.info("preset %s (%s) on %s", name, why, device)
 
         frame = read_frame(data)
         found = infer_schema(frame, schema)
         for note in found.notes():
-            warnings.warn(note, AugMaskWarning, stacklevel=2)
+            warnings.warn(note, AugMaskWarning, stacklevel=3)
         spread = seed if settings.ties == "spread" else None
         codec = Codec.fit(frame, found, spread)
         table = _learnable(codec.encode(frame, spread))
+        if parallel.size() > 1:
+            parallel.check_same(
+                _fingerprint([seed, device.type], settings, table),
+                "all processes must fit the same table with the same settings and "
+                "seed; start without torchrun to fit apart",
+            )
 
-        completions = complete(
-            augmenter,
+        draws = Draws.parse(settings.draws)
+        completions = filled_once(
+            lambda: complete(augmenter, table, draws, stream(seed, "fill"), progress),
             table,
-            Draws.parse(settings.draws),
-            stream(seed, "fill"),
-            progress,
+            draws,
         )
         backbone = build_backbone(
             self.backbone,
@@ -187,15 +220,17 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             stream_seed(seed, "init"),
             **settings.network,
         )
-        backbone.init_from_data(completions.table)
+        init_from_data(backbone, completions.table)
         backbone.to(device)
+        # a module that the caller has built may start anywhere
+        parallel.copy_lead(backbone.state_dict().values())
         hidden = hidden_cells(table.observed, settings.holdout, stream(seed, "hidden"))
         training = TrainingData(
             completions, self.supervise, hidden, stream_seed(seed, "shuffle"), device
         )
         seconds = None
         if max_minutes is not None:
-            seconds = 60 * max_minutes - (time.monotonic() - began)
+            seconds = parallel.lead(60 * max_minutes - (time.monotonic() - began))
             if seconds <= 0:
                 raise UsageError(
                     f"max_minutes={max_minutes} was used up before training began; "
@@ -258,33 +293,40 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
 
         The file holds no clock times, so the same table, settings and seed give the
-        same bytes; `history_` of a loaded model has no column `seconds`.
+        same bytes; `history_` of a loaded model has no column `seconds`. A backbone of
+        your own is named in the file, and handed to `load` again.
         """
         self._check_fitted()
-        if not isinstance(self.backbone, str) or not isinstance(self.augmenter, str):
-            raise UsageError(
-                "only models with a named backbone and augmenter can be saved, got "
-                f"backbone={self.backbone!r} and augmenter={self.augmenter!r}"
-            )
-        weights = self.backbone_.state_dict()
-        arrays = {f"weights/{k}": v.cpu().numpy() for k, v in weights.items()}
-        arrays |= {f"codec/{k}": v for k, v in self.codec_.arrays().items()}
-        history = self.history_.drop(columns="seconds", errors="ignore")
-        arrays |= {f"history/{k}": v.to_numpy() for k, v in history.items()}
-        manifest = {
-            "parameters": {
-                "backbone": self.backbone,
-                "augmenter": self.augmenter,
-                "supervise": self.supervise,
-                "seed": self.seed,
-            },
-            "preset": self.preset_,
-            "settings": dataclasses.asdict(self.settings_),
-            "layout": dataclasses.asdict(self.layout_),
-            "schema": self.schema_.to_dict(),
-            "training": {k: v for k, v in self.training_.items() if k != "seconds"},
+        parameters = {
+            name: getattr(self, name)
+            for name in ("backbone", "augmenter", "supervise", "seed")
         }
-        write_artifact(path, manifest, arrays)
+        stored = Stored(
+            parameters,
+            self.settings_,
+            self.preset_,
+            self.layout_,
+            self.codec_,
+            self.backbone_,
+            self.history_,
+            self.training_,
+        )
+        write_artifact(path, *packed(stored))
+
+    def _repr_html_(self) -> str:
+        rows = [(key, value) for key, value in self.get_params().items()]
+        if not hasattr(self, "backbone_"):
+            return html_table("AugMask, not fitted", (), rows)
+        rows += [
+            ("learned", f"{len(self.schema_)} columns, preset {self.preset_}"),
+            ("kept step", self.training_["best_step"]),
+            ("loss", f"{self.history_['loss'].iloc[-1]:.4f}"),
+        ]
+        return html_table("AugMask, fitted", (), rows)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        # scikit-learn would draw its own diagram, which knows nothing of the training.
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     # -- the parts of fit -------------------------------------------------------
 
@@ -294,11 +336,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         if path is None:
             return None
         facts = [self.backbone, self.augmenter, self.supervise, self.seed]
-        text = json.dumps([*map(str, facts), dataclasses.asdict(settings)])
-        digest = hashlib.sha256(text.encode())
-        for array in (table.num, table.cat, table.observed):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return Checkpoint(path, digest.hexdigest())
+        return Checkpoint(path, _fingerprint(facts, settings, table))
 
     def _set_fitted(
         self,
@@ -330,6 +368,15 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("this AugMask is not fitted yet; call fit first")
 
 
+def _fingerprint(facts: list[Any], settings: Settings, table: Table) -> str:
+    """Return a digest of a run: two with the same one do the same."""
+    text = json.dumps([*map(str, facts), dataclasses.asdict(settings)])
+    digest = hashlib.sha256(text.encode())
+    for array in (table.num, table.cat, table.observed):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def _learnable(table: Table) -> Table:
     """Return the table if there is something in it to learn from."""
     if len(table) < FEWEST_ROWS:
@@ -344,33 +391,7 @@ def _learnable(table: Table) -> Table:
     return table
 
 
-def _same_features(layout: Layout, decoded: Layout) -> bool:
-    """Whether codes of one layout, less the placeholder, can be decoded by another."""
-    cards = tuple(card - layout.reserved for card in layout.cards)
-    return (layout.num_names, layout.cat_names, cards) == (
-        decoded.num_names,
-        decoded.cat_names,
-        decoded.cards,
-    )
-
-
-def _load_weights(backbone: Backbone, weights: Mapping[str, np.ndarray]) -> None:
-    """Put stored weights into a backbone; raise `ValueError` where they do not fit."""
-    wanted = {name: tuple(v.shape) for name, v in backbone.state_dict().items()}
-    stored = {name: array.shape for name, array in weights.items()}
-    for name in sorted(wanted.keys() | stored.keys()):
-        if wanted.get(name) != stored.get(name):
-            raise ValueError(
-                f"weight {name!r} has the shape {stored.get(name)}, and its network "
-                f"needs {wanted.get(name)}"
-            )
-    for name, array in weights.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"weight {name!r} is not finite")
-    backbone.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
-
-
-def load(path: str | Path, device: str = "auto") -> AugMask:
+def load(path: str | Path, device: str = "auto", backbone: Any = None) -> AugMask:
     """Read a model file; nothing in it is executed.
 
     Parameters
@@ -378,35 +399,19 @@ def load(path: str | Path, device: str = "auto") -> AugMask:
     path : str or Path
     device : str
         Where to sample; a model trained on a GPU loads on a CPU.
+    backbone : callable or module, optional
+        The backbone that the model was made with, if it was one of your own: a file
+        cannot carry code.
     """
     manifest, arrays = read_artifact(path)
+    stored = restore(path, manifest, arrays, backbone)
     try:
-        parts: dict[str, dict[str, np.ndarray]] = {}
-        for name, array in arrays.items():
-            part, _, rest = name.partition("/")
-            parts.setdefault(part, {})[rest] = array
-        model = AugMask(**manifest["parameters"], device=device)
-        settings = Settings(**manifest["settings"])
-        stored = manifest["layout"]
-        layout = Layout(
-            tuple(stored["num_names"]),
-            tuple(stored["cat_names"]),
-            tuple(stored["cards"]),
-            stored["reserved"],
-        )
-        codec = Codec.from_arrays(
-            Schema.from_dict(manifest["schema"]), parts.get("codec", {})
-        )
-        if not _same_features(layout, codec.layout):
-            raise ValueError("its columns are not those that its network was made for")
-        backbone = build_backbone(model.backbone, layout, 0, **settings.network)
-        _load_weights(backbone, parts["weights"])
-        model._set_fitted(codec, layout, backbone, settings, manifest["preset"])
-        model.history_ = pd.DataFrame(parts.get("history", {}))
-        model.training_ = dict(manifest["training"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise ArtifactError(
-            f"{path} does not hold together: {reason}; fit the model again"
-        ) from error
+        model = AugMask(**stored.parameters, device=device)
+    except TypeError as error:
+        raise ArtifactError(f"{path} does not hold together: {error}") from error
+    model._set_fitted(
+        stored.codec, stored.layout, stored.backbone, stored.settings, stored.preset
+    )
+    model.history_ = stored.history
+    model.training_ = stored.training
     return model

@@ -147,7 +147,7 @@ MODELS = [
         BAD_DATA,
         SAMPLE_BAD,
         ("does not hold together", "weight", "16", "17"),
-        manifest(lambda m: m["settings"].update(width=17)),
+        manifest(lambda m: m["settings"]["network"].update(width=17)),
     ),
     Bad(
         "unknown setting in the model",

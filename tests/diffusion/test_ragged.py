@@ -53,3 +53,18 @@ def test_no_categorical_column_at_all():
     assert ragged.softmax(empty).shape == (3, 0)
     assert ragged.cross_entropy(empty, empty.long()).shape == (3, 0)
     assert ragged.argmax(empty).shape == (3, 0)
+    assert ragged.draw(empty, torch.Generator()).shape == (3, 0)
+    assert ragged.one_hot(empty.long(), empty).shape == (3, 0)
+
+
+def test_draws_follow_the_weights_of_their_column():
+    ragged = Ragged(CARDS)
+    weights = torch.tensor([3.0, 1.0, 0.2, 0.0, 5.0, 1.0, 2.0, 2.0, 7.0, 1.0, 0.0])
+    n = 40_000
+    codes = ragged.draw(weights.expand(n, -1), torch.Generator().manual_seed(0))
+    found = ragged.one_hot(codes, weights).mean(0)
+    wanted = ragged.normalise(weights[None])[0]
+    # five standard errors; a weight of zero never wins
+    error = 5 * (wanted * (1 - wanted) / n).sqrt()
+    assert ((found - wanted).abs() <= error + 1e-6).all()
+    assert found[[3, 10]].tolist() == [0.0, 0.0]

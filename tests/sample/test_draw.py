@@ -17,8 +17,9 @@ class Echo:
     def __init__(self):
         self.sizes = []
 
-    def sample(self, n, generator, steps, solver):
-        assert (steps, solver) == (SETTINGS.sampling_steps, SETTINGS.solver)
+    def sample(self, n, generator, steps, **options):
+        assert steps == SETTINGS.sampling_steps
+        self.options = options
         self.sizes.append(n)
         noise = torch.randn(n, 2, generator=generator)
         return noise, torch.randint(5, (n, 1), generator=generator)
@@ -65,3 +66,11 @@ def test_nothing_is_drawn_before_it_is_asked_for():
     assert backbone.sizes == []
     next(rows)
     assert backbone.sizes == [10]
+
+
+@pytest.mark.parametrize("solver", ["", "heun"])
+def test_only_a_chosen_solver_is_passed_on(solver):
+    backbone = Echo()
+    settings = SETTINGS.replace({"solver": solver})
+    list(draw_batches(backbone, 3, 0, settings, CPU))
+    assert backbone.options == ({"solver": solver} if solver else {})

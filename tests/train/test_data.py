@@ -26,7 +26,7 @@ def training_data(table, draws="one", supervise="observed", hidden=None):
 def test_every_row_comes_once_a_pass_whatever_the_batch_size(make_table, size):
     table = make_table(n=60, n_num=1, cards=(), holes=0.0)
     data = training_data(table)
-    values = torch.cat([data.next_batch(size)[0].num[:, 0] for _ in range(60)])
+    values = torch.cat([data.at(data.next_pairs(size))[0].num[:, 0] for _ in range(60)])
     for start in range(0, 60 * size - 60, 60):
         found = np.sort(values[start : start + 60].numpy())
         np.testing.assert_array_equal(found, np.sort(table.num[:, 0].astype("f4")))
@@ -35,7 +35,7 @@ def test_every_row_comes_once_a_pass_whatever_the_batch_size(make_table, size):
 def test_stack_visits_every_pair_of_row_and_completion(make_table):
     table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
     data = training_data(table, "stack:3")
-    batch, _ = data.next_batch(90)
+    batch, _ = data.at(data.next_pairs(90))
     found = {tuple(row) for row in torch.cat([batch.num, batch.cat], 1).tolist()}
     expected = {
         (*num, *cat)
@@ -53,7 +53,7 @@ def test_cycle_shows_one_completion_a_pass(make_table):
     table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
     data = training_data(table, "cycle:2")
     for epoch in range(4):
-        batch, _ = data.next_batch(30)
+        batch, _ = data.at(data.next_pairs(30))
         expected = data.completions.completion(epoch % 2)
         np.testing.assert_allclose(
             batch.num.sum(0).numpy(), expected.num.sum(0), rtol=1e-5
@@ -92,12 +92,12 @@ def test_the_shuffle_goes_on_from_its_state(make_table):
     table = make_table(n=50, holes=0.3)
     data = training_data(table, "anchor:3:0.5")
     for _ in range(5):
-        data.next_batch(16)
+        data.at(data.next_pairs(16))
     state = {name: value.clone() for name, value in data.state().items()}
-    expected = [data.next_batch(16)[0] for _ in range(20)]
+    expected = [data.at(data.next_pairs(16))[0] for _ in range(20)]
     again = training_data(table, "anchor:3:0.5")
     again.restore(state)
     for batch in expected:
-        found = again.next_batch(16)[0]
+        found = again.at(again.next_pairs(16))[0]
         assert torch.equal(found.num, batch.num)
         assert torch.equal(found.cat, batch.cat)

@@ -23,7 +23,7 @@ SMALL = {"width": 16, "depth": 1, "time_width": 16, "batch": 16, "warmup": 10}
 
 
 def make_trainer(table, holdout=0.1, **changes) -> Trainer:
-    settings = Settings(**{**SMALL, "holdout": holdout, **changes})
+    settings = Settings().replace({**SMALL, "holdout": holdout, **changes}, None)
     completions = complete(
         resolve_augmenter("ecdf"), table, Draws("stack", 2), np.random.default_rng(0)
     )

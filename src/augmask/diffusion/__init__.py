@@ -7,7 +7,9 @@ object of the right shape is accepted wherever a name is.
 
 from __future__ import annotations
 
+import copy
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,29 +20,83 @@ if TYPE_CHECKING:
     from augmask.table.carrier import Layout
 
 # name -> where the class is, so that naming a backbone imports only that one
-BACKBONES: dict[str, str] = {"cdtd": "augmask.diffusion.cdtd:CDTD"}
+BACKBONES: dict[str, str] = {
+    "cdtd": "augmask.diffusion.cdtd:CDTD",
+    "tabdiff": "augmask.diffusion.tabdiff:TabDiff",
+    "tabddpm": "augmask.diffusion.tabddpm:TabDDPM",
+}
+NEEDED = ("cell_loss", "sample", "parameters", "state_dict")
 
 
-def resolve_backbone(backbone: str | Callable[..., Any]) -> Callable[..., Backbone]:
-    """Return what builds the backbone: called with a `Layout` and network sizes.
+class _Ready:
+    """A maker of copies of a module that a user has built already."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.solvers = getattr(module, "solvers", None)
+
+    def __call__(self, _layout: Layout) -> Backbone:
+        made: Backbone = copy.deepcopy(self.module)
+        return made
+
+
+def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
+    """Return what builds the backbone: called with a `Layout` and its own keywords.
+
+    Parameters
+    ----------
+    backbone : str, callable or module
+        A name, a class or function that is called with the layout, or a module that
+        is copied for every fit.
 
     Examples
     --------
     >>> resolve_backbone("cdtd").__name__
     'CDTD'
     """
+    if isinstance(backbone, str):
+        if backbone not in BACKBONES:
+            hint = did_you_mean(backbone, BACKBONES)
+            raise UsageError(f"there is no backbone {backbone!r}{hint}")
+        module, _, name = BACKBONES[backbone].partition(":")
+        built: Callable[..., Backbone] = getattr(importlib.import_module(module), name)
+        return built
+    if hasattr(backbone, "cell_loss") and not isinstance(backbone, type):
+        return _Ready(backbone)
     if callable(backbone):
-        return backbone
-    if backbone not in BACKBONES:
-        hint = did_you_mean(str(backbone), BACKBONES)
-        raise UsageError(f"there is no backbone {backbone!r}{hint}")
-    module, _, name = BACKBONES[backbone].partition(":")
-    built: Callable[..., Backbone] = getattr(importlib.import_module(module), name)
-    return built
+        return backbone  # type: ignore[no-any-return]
+    raise UsageError(
+        "a backbone is a name, a class, or a module with the methods cell_loss and "
+        f"sample, got {backbone!r}"
+    )
+
+
+def keywords_of(backbone: Any) -> list[str] | None:
+    """Return the keywords that the backbone can be built with; None for any.
+
+    Examples
+    --------
+    >>> "width" in keywords_of("cdtd")
+    True
+    """
+    signature = inspect.signature(resolve_backbone(backbone))
+    kinds = {p.kind for p in signature.parameters.values()}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return None
+    return list(signature.parameters)[1:]
+
+
+def check_solver(backbone: Any, solver: str) -> None:
+    """Raise unless the backbone has the solver; an empty name is its published one."""
+    known = getattr(resolve_backbone(backbone), "solvers", None)
+    if solver and known is not None and solver not in known:
+        raise UsageError(
+            f"solver must be one of {tuple(known)} for this backbone, got {solver!r}"
+        )
 
 
 def build_backbone(
-    backbone: str | Callable[..., Any], layout: Layout, seed: int, **sizes: Any
+    backbone: Any, layout: Layout, seed: int, **keywords: Any
 ) -> Backbone:
     """Build a backbone whose first weights depend on `seed` alone.
 
@@ -53,4 +109,11 @@ def build_backbone(
     ours = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.set_state(ours.get_state())
-        return resolve_backbone(backbone)(layout, **sizes)
+        built = resolve_backbone(backbone)(layout, **keywords)
+    lacking = [name for name in NEEDED if not hasattr(built, name)]
+    if lacking:
+        raise UsageError(
+            f"a backbone needs {', '.join(NEEDED)}, and {type(built).__name__} lacks "
+            f"{', '.join(lacking)}; see augmask.diffusion.base.Backbone"
+        )
+    return built

@@ -1,19 +1,21 @@
 """What a backbone takes and gives: `Batch` in, `CellLoss` out, rows from `sample`.
 
-The protocol is the whole of the plug: a module with these methods trains under every
-strategy. It never receives the mask, so it cannot leak supervision from a hole.
+The protocol is the whole of the plug: a torch module with `cell_loss` and `sample`
+trains under every strategy. It never receives the mask, so it cannot leak supervision
+from a hole. What else a backbone may have stands below the protocol, each with what
+happens when it has not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
 
-from augmask.diffusion.reduce import Reduction
+from augmask.diffusion.reduce import Reduction, Weight
 from augmask.table.carrier import Table
 
 
@@ -44,25 +46,13 @@ class CellLoss:
 class Backbone(Protocol):
     """A torch module that can be trained by `augmask.train` and sampled from."""
 
-    reduction: Reduction
-
-    def init_from_data(self, table: Table) -> None:
-        """Set what depends on the data, from observed cells only."""
-
     def cell_loss(self, batch: Batch, generator: torch.Generator) -> CellLoss:
         """Noise the batch and return the loss of every cell."""
 
-    def probe_loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """Return [B, d] losses that can be compared between training steps.
-
-        Unlike `cell_loss` it must not depend on learned schedules or weights: it ranks
-        states of one training run on held-out cells.
-        """
-
     def sample(
-        self, n: int, generator: torch.Generator, steps: int, solver: str
+        self, n: int, generator: torch.Generator, steps: int, **options: Any
     ) -> Batch:
-        """Return `n` complete rows."""
+        """Return `n` complete rows; `options` holds `solver` where one was chosen."""
 
     # -- what every torch module has --
 
@@ -77,3 +67,46 @@ class Backbone(Protocol):
 
     def to(self, device: torch.device) -> Any:
         """Move to a device."""
+
+
+# -- what a backbone may have besides --------------------------------------------
+
+
+def reduction_of(backbone: Backbone) -> Reduction:
+    """Return `backbone.reduction`, how cells become a loss; one mean by default."""
+    return cast(Reduction, getattr(backbone, "reduction", "batch"))
+
+
+def init_from_data(backbone: Backbone, table: Table) -> None:
+    """Let `backbone.init_from_data` set what depends on the data, if it wants to.
+
+    The table's holes are filled by now; a backbone must read observed cells only.
+    """
+    if hasattr(backbone, "init_from_data"):
+        backbone.init_from_data(table)
+
+
+def probe_loss(backbone: Backbone, batch: Batch, generator: torch.Generator) -> Tensor:
+    """Return [B, d] losses that can be compared between training steps.
+
+    They rank states of one run on held-out cells. A backbone whose `cell_loss` depends
+    on learned schedules or weights has a `probe_loss` that does not.
+    """
+    if hasattr(backbone, "probe_loss"):
+        return cast(Tensor, backbone.probe_loss(batch, generator))
+    return backbone.cell_loss(batch, generator).main
+
+
+def type_weights(backbone: Backbone, done: Tensor) -> tuple[Weight, Weight]:
+    """Return `backbone.type_weights(done)`, of numeric and categorical losses.
+
+    `done` is the share of the training behind us, on the device.
+    """
+    if hasattr(backbone, "type_weights"):
+        return cast(tuple[Weight, Weight], backbone.type_weights(done))
+    return 1.0, 1.0
+
+
+def recover(backbone: Backbone) -> str:
+    """Let `backbone.recover` answer a loss that is not finite; return what it did."""
+    return str(backbone.recover()) if hasattr(backbone, "recover") else ""

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, normalize
 
+from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp
 from augmask.diffusion.ragged import Ragged
@@ -96,6 +97,7 @@ class CDTD(nn.Module):
     """
 
     reduction: Reduction = "batch"
+    solvers = ("euler", "multistep")
     group: Tensor
     entropy: Tensor
     forbidden: Tensor
@@ -165,13 +167,11 @@ class CDTD(nn.Module):
         """Return denoised numbers D [B, d_num] and class logits [B, S]."""
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
         scaled = [
-            x_num / (1 + s_num.square()).sqrt(),
-            x_cat.flatten(1) / (1 + s_cat.square()).sqrt(),
+            edm.scaled_input(x_num, s_num),
+            edm.scaled_input(x_cat.flatten(1), s_cat),
         ]
         out = self.net(torch.cat(scaled, 1), time)
-        # c_skip x + c_out F with unit data variance (EDM, table 1)
-        skip = 1 / (1 + s_num.square())
-        denoised = skip * x_num + s_num * skip.sqrt() * out[:, : self.n_num]
+        denoised = edm.denoised(x_num, out[:, : self.n_num], s_num)
         return denoised, out[:, self.n_num :]
 
     def _losses_at(
@@ -181,16 +181,16 @@ class CDTD(nn.Module):
         num, cat = batch
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
         points = embedding(self.ragged.slots(cat), self._points())
-        x_num = num + s_num * _normal_like(num, generator)
-        x_cat = points + s_cat[:, :, None] * _normal_like(points, generator)
+        x_num = num + s_num * edm.normal_like(num, generator)
+        x_cat = points + s_cat[:, :, None] * edm.normal_like(points, generator)
         denoised, logits = self._denoise(x_num, x_cat, sigma, self.net.embed_time(u))
 
         squared = (denoised - num).square()
         entropy = self.ragged.cross_entropy(logits, cat) / self.entropy
-        edm = (1 + s_num.square()) / (s_num.square() + EDM_EDGE)
+        weight = (1 + s_num.square()) / (s_num.square() + EDM_EDGE)
         return (
             torch.cat([squared, entropy], 1),
-            torch.cat([squared * edm, entropy], 1),
+            torch.cat([squared * weight, entropy], 1),
         )
 
     # -- training ---------------------------------------------------------------
@@ -285,10 +285,6 @@ class CDTD(nn.Module):
         """Denoise rows that share one time; placeholder levels get no weight."""
         denoised, logits = self._denoise(x_num, x_cat, sigma[None], time[None])
         return denoised, logits.masked_fill(self.forbidden, -torch.inf)
-
-
-def _normal_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
 
 
 def _smoothed_frequencies(codes: np.ndarray, card: int) -> np.ndarray:

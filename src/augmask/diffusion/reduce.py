@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 EPS = 1e-8
 
 Over = Literal["batch", "row"]
+Weight = float | Tensor
 # CDTD; TabDiff; TabDDPM
 Reduction = Literal["batch", "batch-by-type", "row-by-type"]
 
@@ -93,7 +94,11 @@ def observed_mean(
 
 
 def reduce_cells(
-    cell: CellLoss, observed: Tensor, reduction: Reduction, n_num: int
+    cell: CellLoss,
+    observed: Tensor,
+    reduction: Reduction,
+    n_num: int,
+    weights: tuple[Weight, Weight] = (1.0, 1.0),
 ) -> Tensor:
     """Return the training loss: main plus auxiliary losses over observed cells.
 
@@ -106,15 +111,20 @@ def reduce_cells(
         By type: numeric and categorical cells are averaged apart and added.
     n_num : int
         How many of the columns are numeric; they come first.
+    weights : pair of float or Tensor
+        Of the numeric and the categorical mean, where they are averaged apart.
     """
     over: Over = "row" if reduction == "row-by-type" else "batch"
-    by_type = [slice(0, n_num), slice(n_num, None)]
-    parts = [slice(None)] if reduction == "batch" else by_type
+    parts: list[tuple[slice, Weight]] = [(slice(None), 1.0)]
+    if reduction != "batch":
+        by_type = (slice(0, n_num), slice(n_num, None))
+        parts = list(zip(by_type, weights, strict=True))
     total = cell.main.new_zeros(())
     for losses in (cell.main, *cell.aux.values()):
-        for columns in parts:
+        for columns, weight in parts:
             if observed[:, columns].shape[1]:
-                total = total + observed_mean(
+                mean = observed_mean(
                     losses[:, columns], observed[:, columns], over=over
                 )
+                total = total + weight * mean
     return total

@@ -37,13 +37,14 @@ def draw_batches(
     each draws from a stream of its own.
     """
     size = settings.sampling_batch
+    solver = {"solver": settings.solver} if settings.solver else {}
     for batch, start in enumerate(range(0, n, size)):
         rows = min(size, n - start)
         generator = torch.Generator(device)
         generator.manual_seed(stream_seed(seed, "sample", batch))
         with fast_products(device):
             num, cat = backbone.sample(
-                rows, generator, settings.sampling_steps, settings.solver
+                rows, generator, steps=settings.sampling_steps, **solver
             )
         progress("sample", start + rows, n, {})
         yield Rows(start, num.double().cpu().numpy(), cat.int().cpu().numpy())

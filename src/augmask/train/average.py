@@ -22,11 +22,16 @@ class WeightAverage:
         self._live: list[Tensor] = list(backbone.parameters())
         self.weights = [p.detach().clone() for p in self._live]
 
+    def pull(self, step: int) -> float:
+        """Return how far step `step`, from 0, pulls the average to the weights."""
+        return 1 - min(self.decay, (1 + step) / (10 + step))
+
     @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Move the average towards the weights of step `step`, from 0."""
-        decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(self.weights, self._live, 1 - decay)
+    def update(self, pull: Tensor) -> None:
+        """Move the average towards the weights by a share that lies on the device."""
+        steps = torch._foreach_sub(self._live, self.weights)
+        torch._foreach_mul_(steps, pull)
+        torch._foreach_add_(self.weights, steps)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

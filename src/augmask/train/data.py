@@ -6,17 +6,19 @@ With several completions of a table only the holes are stored several times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from augmask.augmentation.draws import Completions
+from augmask.augmentation.draws import Completions, Draws
 from augmask.diffusion.base import Batch
 from augmask.rng import stream
-from augmask.table.carrier import BoolArray
+from augmask.table.carrier import BoolArray, Table
+from augmask.train import parallel
 
 Supervise = Literal["observed", "all"]
 
@@ -31,6 +33,38 @@ def hidden_cells(
     if share == 0:
         return np.zeros_like(observed)
     return observed & (rng.random(observed.shape) < share)
+
+
+def filled_once(
+    fill: Callable[[], Completions], table: Table, policy: Draws
+) -> Completions:
+    """Return what `fill` made of `table`; of several processes only the first calls it.
+
+    Filling is the dear part of a fit. What travels is what the others cannot know: how
+    many draws there are, the levels that the rule may have added, and the holes.
+    """
+    if parallel.size() == 1:
+        return fill()
+    made = fill() if parallel.leads() else None
+    layout = made.table.layout if made else table.layout
+    facts = np.zeros(3 + layout.n_cat, dtype=np.int64)
+    if made:
+        facts[:] = [made.n_draws, made.policy == policy, layout.reserved, *layout.cards]
+    parallel.copy_lead_array(facts)
+    k, as_asked, reserved, *cards = facts.tolist()
+    num_fill = np.empty((k, int((~table.num_observed).sum())), dtype=np.float32)
+    cat_fill = np.empty((k, int((~table.cat_observed).sum())), dtype=np.int32)
+    if made:
+        num_fill, cat_fill = made.num_fill, made.cat_fill
+    parallel.copy_lead_array(num_fill)
+    parallel.copy_lead_array(cat_fill)
+    if made:
+        return made
+    layout = replace(layout, cards=tuple(cards), reserved=bool(reserved))
+    holed = table.filled(table.num, table.cat, layout)
+    policy = policy if as_asked else Draws("one")
+    first = Completions(holed, num_fill, cat_fill, policy).completion(0)
+    return Completions(first, num_fill, cat_fill, policy)
 
 
 def _hole_numbers(observed: BoolArray) -> Tensor:
@@ -100,8 +134,8 @@ class TrainingData:
             cat = _fill(cat, self.cat_hole[rows], self.cat_fill, draws)
         return Batch(num, cat)
 
-    def next_batch(self, size: int) -> tuple[Batch, Tensor]:
-        """Return the next `size` rows and the mask of their supervised cells."""
+    def next_pairs(self, size: int) -> Tensor:
+        """Return the numbers of the next `size` pairs of row and completion."""
         parts: list[Tensor] = []
         while size:
             if self._cursor == len(self._order):
@@ -110,7 +144,10 @@ class TrainingData:
             self._cursor += len(part)
             size -= len(part)
             parts.append(part)
-        pairs = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def at(self, pairs: Tensor) -> tuple[Batch, Tensor]:
+        """Return the rows of these pairs and the mask of their supervised cells."""
         rows = pairs % self.n_rows
         return self.gather(rows, pairs // self.n_rows), self.counted[rows]
 
@@ -124,6 +161,8 @@ class TrainingData:
         self._order = torch.randperm(pairs, generator=self._generator, device=device)
         if draw is not None:
             self._order += draw * n
+        # GPUs of two kinds may shuffle differently from the same seed
+        parallel.copy_lead([self._order])
         self._cursor = 0
         self._epoch += 1
 

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor
 
 from augmask.device import fast_products
+from augmask.diffusion.base import recover
 from augmask.errors import TrainingDiverged
 from augmask.progress import Progress, silent
+from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint, from_tensors, to_tensors
 from augmask.train.trainer import Trainer
 
@@ -57,14 +59,17 @@ def _find_culprit(trainer: Trainer, good: dict[str, Tensor], done: float) -> str
     names = trainer.data.completions.table.layout.names
     trainer.restore(good)
     for _ in range(LOOK):
-        cell, counted = trainer.step(done)
-        losses = torch.where(counted, sum(cell.aux.values(), cell.main), 0.0).detach()
-        broken = ~losses.isfinite().all(0)
+        trainer.step(done)
+        assert trainer.last is not None
+        losses, counted = trainer.last
+        losses = torch.where(counted, losses, 0.0)
+        losses = torch.where(losses.isfinite(), losses, torch.inf)
+        peaks = parallel.largest(losses.amax(0))
         where = f"at step {trainer.steps_done}"
-        if broken.any():
-            return f"the loss of column {names[int(broken.nonzero()[0])]!r} {where}"
+        largest = names[int(peaks.argmax())]
+        if peaks.isinf().any():
+            return f"the loss of column {largest!r} {where}"
         if not math.isfinite(trainer.window()):
-            largest = names[int(losses.amax(0).argmax())]
             return f"a weight {where}, where column {largest!r} had the largest loss,"
     return f"the loss after step {int(good['counters'][0])}"
 
@@ -83,7 +88,9 @@ class _Clock:
     def done(self, step: int) -> float:
         share = step / self.steps
         if self.seconds is not None:
-            share = max(share, self.elapsed / max(self.seconds, 1e-9))
+            # one clock rules: processes that stop at different steps wait for ever
+            elapsed = parallel.lead(self.elapsed)
+            share = max(share, elapsed / max(self.seconds, 1e-9))
         return min(share, 1.0)
 
 
@@ -118,7 +125,12 @@ def train(
         trainer.restore(tensors)
         run = Run(**facts)
         run.best_weights = from_tensors(tensors, "best", trainer.device)
+        if parallel.rank() and f"noise/{parallel.rank()}" not in tensors:
+            trainer.reseed_noise(trainer.steps_done)
         log.info("training goes on from step %d", trainer.steps_done)
+    parallel.check_same(
+        str(trainer.steps_done), "a checkpoint must be readable by all processes"
+    )
     watching = bool(trainer.data.hidden.any())
     evaluate_every = LOOK * max(1, round(settings.steps / EVALUATIONS / LOOK))
     clock = _Clock(settings.steps, seconds, run.seconds)
@@ -152,9 +164,11 @@ def train(
             shown["loss"] = loss
             run.history.append(row)
             good = trainer.state()
-            if checkpoint and checkpoint.due:
+            if checkpoint and parallel.lead(checkpoint.due):
+                noise = _noise_of_others(good["noise"])
                 best = to_tensors(run.best_weights, "best")
-                checkpoint.save(good | best, run.facts())
+                if parallel.leads():
+                    checkpoint.save(good | noise | best, run.facts())
             if settings.patience and run.looks_since_best >= settings.patience:
                 run.stopped = "held-out cells"
                 break
@@ -186,6 +200,12 @@ def _row(trainer: Trainer, run: Run, loss: float, done: float) -> dict[str, floa
     }
 
 
+def _noise_of_others(noise: Tensor) -> dict[str, Tensor]:
+    """Return where the noise of the other processes stands, for a checkpoint."""
+    every = parallel.gathered(noise)
+    return {f"noise/{i}": every[i] for i in range(1, len(every))}
+
+
 def _watch(trainer: Trainer, run: Run) -> float:
     """Score the averaged weights on held-out cells; keep them unless clearly worse."""
     loss = trainer.held_out_loss()
@@ -208,11 +228,13 @@ def _restart(trainer: Trainer, run: Run, good: dict[str, Tensor], done: float) -
             "learning rate; look at that column's values, or lower lr"
         )
     trainer.restore(good)
+    answers = [recover(trainer.backbone), "the learning rate is halved"]
     trainer.caution /= 2
     trainer.reseed_noise(run.restarts)
     good.update(trainer.state())
     log.warning(
-        "%s is not finite; going on from step %d with half the learning rate",
+        "%s is not finite; going on from step %d: %s",
         culprit,
         trainer.steps_done,
+        " and ".join(filter(None, answers)),
     )

@@ -1,7 +1,8 @@
 """One training step, and the whole state of a run as a flat dictionary of tensors.
 
 The state serves twice: kept in memory it is what a non-finite step rolls back to,
-written to disk it is a checkpoint.
+written to disk it is a checkpoint. All tensors of a run stay where they are in memory,
+so that a step can be recorded as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import torch
 from torch import Tensor
 
 from augmask.config import Settings
-from augmask.diffusion.base import Backbone, CellLoss
+from augmask.diffusion.base import Backbone, probe_loss, reduction_of, type_weights
 from augmask.diffusion.reduce import reduce_cells
 from augmask.rng import stream_seed
+from augmask.train import parallel
 from augmask.train.average import WeightAverage
+from augmask.train.capture import StepGraph
 from augmask.train.data import TrainingData
 from augmask.train.schedule import learning_rate
 
@@ -29,7 +32,8 @@ def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 class Trainer:
     """A backbone, its optimiser and its average, moved one step at a time.
 
-    Nothing in `step` reads the device: losses add up there until `window` asks.
+    Nothing in `step` reads the device: losses add up there until `window` asks. One of
+    several processes computes its share of every batch with noise of its own.
 
     Parameters
     ----------
@@ -40,6 +44,12 @@ class Trainer:
     seed : int
         Of the noise.
     device : torch.device
+
+    Attributes
+    ----------
+    last : pair of Tensor [B, d]
+        The losses per cell of the latest step, main and auxiliary together, and the
+        mask that they met.
     """
 
     def __init__(
@@ -54,41 +64,75 @@ class Trainer:
         self.seed, self.device = seed, device
         self.parameters: list[Tensor] = list(backbone.parameters())
         self.average = WeightAverage(backbone, settings.ema)
+        on_gpu = device.type == "cuda"
+        # a graph replays with the rate that stands in memory, so there it is a tensor
         self.optimizer = torch.optim.AdamW(
             self.parameters,
-            lr=settings.lr,
-            betas=(0.9, 0.99),
+            lr=torch.tensor(settings.lr, device=device) if on_gpu else settings.lr,
+            betas=(0.9, settings.beta2),
             weight_decay=0.0,
             fused=device.type in ("cpu", "cuda"),
+            capturable=on_gpu,
         )
         self.noise = torch.Generator(device)
         self.steps_done = 0
         self.caution = 1.0
+        self.last: tuple[Tensor, Tensor] | None = None
+        # what changes from step to step
+        self._share = parallel.share(settings.batch)
+        rows = self._share.stop - self._share.start
+        self._pairs = torch.zeros(rows, dtype=torch.long, device=device)
+        self._done = torch.zeros((), device=device)
+        self._pull = torch.zeros((), device=device)
+        self._window_loss = torch.zeros((), device=device)
+        self._window_steps = 0
+        self._advance = self._compute
+        # a graph would have to hold the talk of the processes too
+        if on_gpu and parallel.size() == 1:
+            self._advance = StepGraph(self._compute, self.noise)
         self.reseed_noise(0)
-        self._clear_window()
 
     def reseed_noise(self, attempt: int) -> None:
         """Start the noise stream of a given attempt."""
-        self.noise.manual_seed(stream_seed(self.seed, "noise", attempt))
+        own = [parallel.rank()] if parallel.size() > 1 else []
+        self.noise.manual_seed(stream_seed(self.seed, "noise", attempt, *own))
 
     def _clear_window(self) -> None:
-        self._window_loss = torch.zeros((), device=self.device)
+        self._window_loss.zero_()
         self._window_steps = 0
 
-    def step(self, done: float) -> tuple[CellLoss, Tensor]:
-        """Take one step; return its losses per cell and the mask they met."""
-        batch, counted = self.data.next_batch(self.settings.batch)
+    def step(self, done: float) -> None:
+        """Take one step; `done` is the share of the run behind us."""
+        self._pairs.copy_(self.data.next_pairs(self.settings.batch)[self._share])
+        self._done.fill_(done)
+        self._pull.fill_(self.average.pull(self.steps_done))
+        group = self.optimizer.param_groups[0]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(self.learning_rate(done))
+        else:
+            group["lr"] = self.learning_rate(done)
+        self._advance()
+        self.steps_done += 1
+        self._window_steps += 1
+
+    def _compute(self) -> None:
+        """Do what a step does on the device."""
+        batch, counted = self.data.at(self._pairs)
         cell = self.backbone.cell_loss(batch, self.noise)
-        loss = reduce_cells(cell, counted, self.backbone.reduction, self.data.n_num)
+        loss = reduce_cells(
+            cell,
+            counted,
+            reduction_of(self.backbone),
+            self.data.n_num,
+            type_weights(self.backbone, self._done),
+        )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.param_groups[0]["lr"] = self.learning_rate(done)
+        parallel.average(self.parameters)
         self.optimizer.step()
-        self.average.update(self.steps_done)
-        self.steps_done += 1
+        self.average.update(self._pull)
         self._window_loss += loss.detach()
-        self._window_steps += 1
-        return cell, counted
+        self.last = (sum(cell.aux.values(), cell.main).detach(), counted)
 
     def learning_rate(self, done: float) -> float:
         """Return the rate of the coming step."""
@@ -103,7 +147,7 @@ class Trainer:
         norms = torch.stack(torch._foreach_norm(self.parameters)).sum()
         health = self._window_loss / max(self._window_steps, 1) + 0 * norms
         self._clear_window()
-        return float(health.detach())
+        return parallel.lead(float(health.detach()))
 
     @torch.no_grad()
     def held_out_loss(self, rows: int = 4096) -> float:
@@ -115,8 +159,8 @@ class Trainer:
         batch = self.data.gather(watched, torch.zeros_like(watched))
         hidden = self.data.hidden[watched]
         with self.average.in_place():
-            losses = self.backbone.probe_loss(batch, probe)
-        return float(losses[hidden].mean())
+            losses = probe_loss(self.backbone, batch, probe)
+        return parallel.lead(float(losses[hidden].mean()))
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on."""
@@ -126,6 +170,8 @@ class Trainer:
         )
         for name, value in self.data.state().items():
             state[f"data/{name}"] = value
+        for name, value in self._buffers().items():
+            state[f"buffer/{name}"] = value
         for i, p in enumerate(self.parameters):
             state[f"weight/{i}"] = p.detach()
             state[f"average/{i}"] = self.average.weights[i]
@@ -136,18 +182,32 @@ class Trainer:
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go back to a state from `state()`."""
-        self.noise.set_state(state["noise"].cpu())
+        noise = state.get(f"noise/{parallel.rank()}", state["noise"])
+        self.noise.set_state(noise.cpu())
         steps, self.caution = state["counters"].tolist()
         self.steps_done = int(steps)
         self.data.restore(_part(state, "data"))
-        self.optimizer.state.clear()
+        for name, value in self._buffers().items():
+            value.copy_(state[f"buffer/{name}"])
         for i, p in enumerate(self.parameters):
             p.copy_(state[f"weight/{i}"])
             self.average.weights[i].copy_(state[f"average/{i}"])
-            moments = _part(state, f"optimizer/{i}")
-            if moments:
-                self.optimizer.state[p] = {
-                    name: value.to(self.device, copy=True)
-                    for name, value in moments.items()
-                }
+            self._restore_moments(p, _part(state, f"optimizer/{i}"))
         self._clear_window()
+
+    def _buffers(self) -> dict[str, Tensor]:
+        """Return what the backbone keeps besides weights, e.g. a changed schedule."""
+        learned = {p.data_ptr() for p in self.parameters}
+        kept = self.backbone.state_dict().items()
+        return {name: v for name, v in kept if v.data_ptr() not in learned}
+
+    def _restore_moments(self, p: Tensor, saved: Mapping[str, Tensor]) -> None:
+        """Set the optimiser's memory of one parameter; empty means a fresh start."""
+        mine = self.optimizer.state[p]
+        for value in mine.values():
+            value.zero_()
+        for name, value in saved.items():
+            if name in mine:
+                mine[name].copy_(value)
+            else:
+                mine[name] = value.to(self.device, copy=True)

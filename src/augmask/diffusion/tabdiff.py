@@ -1,0 +1,389 @@
+"""TabDiff: mixed-type diffusion with a noise schedule per column (Shi et al., 2025).
+
+Numbers are noised as in EDM, each column along its own power-mean schedule. Categories
+are masked, each column along its own log-linear schedule, and the loss of a masked
+token is its cross-entropy, weighted so that the sum bounds the likelihood. Every cell
+becomes a token of four numbers; a small transformer, an MLP and another transformer
+turn noisy tokens into denoised numbers and class logits.
+
+What differs from the published code, on purpose: what it builds and never uses is left
+out (a CLS token, the last norm and head of both transformers, a logit for [MASK], which
+no class prediction may contain); times are spread evenly over a batch instead of drawn
+one by one, the same law with less noise; tables without numbers or without categories
+and batches of one row work. The MLP has the size that the AugMask paper gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from augmask.diffusion import edm
+from augmask.diffusion.base import Batch, CellLoss
+from augmask.diffusion.nets import TimeEmbedding, mlp
+from augmask.diffusion.power import (
+    FIXED_K,
+    FIXED_R,
+    PowerSchedules,
+    log_linear,
+    power_mean,
+    power_mean_time,
+)
+from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.reduce import Reduction, Weight
+from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.tokens import Heads, Tokenizer, transformer
+from augmask.errors import UsageError
+from augmask.table.carrier import Layout, Table
+
+BLOCKS = 2  # of each transformer
+TEMPERATURE = 0.01  # of the relaxed mask, from which only gradients come
+# m'/m is 1e5 at time 0; no token is masked there, and none should weigh that much
+EARLIEST = 1e-5
+MAX_CHURN = 2**0.5 - 1
+
+
+class Denoiser(nn.Module):
+    """Noisy row and time in, numbers (before preconditioning) and logits out.
+
+    Shape
+    -----
+    - x: [B, d_num], slots and masked: [B, C], embedded time: [B, t] or [1, t]
+    - out: [B, d_num] and [B, S]
+    """
+
+    def __init__(
+        self,
+        n_num: int,
+        ragged: Ragged,
+        width: int,
+        depth: int,
+        time_width: int,
+        token_width: int,
+    ) -> None:
+        super().__init__()
+        flat = token_width * (n_num + len(ragged.offsets))
+        self.time = TimeEmbedding(time_width)
+        self.tokens = Tokenizer(n_num, ragged, token_width)
+        self.encoder = transformer(token_width, BLOCKS)
+        self.project = nn.Linear(flat, time_width)
+        self.hidden = mlp(time_width, width, depth)
+        self.expand = nn.Linear(width, flat)
+        self.decoder = transformer(token_width, BLOCKS)
+        self.heads = Heads(n_num, ragged, token_width)
+
+    def embed_time(self, t: Tensor) -> Tensor:
+        """Embed EDM's c_noise, at the levels of the fixed schedule."""
+        embedded: Tensor = self.time(power_mean(t, FIXED_R).log() / 4)
+        return embedded
+
+    def forward(
+        self, x: Tensor, slots: Tensor, masked: Tensor, time: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Predict from scaled noisy numbers, partly masked levels and the time."""
+        tokens = self.encoder(self.tokens(x, slots, masked))
+        hidden = self.hidden(self.project(tokens.flatten(1)) + time)
+        found: tuple[Tensor, Tensor] = self.heads(
+            self.decoder(self.expand(hidden).view_as(tokens))
+        )
+        return found
+
+
+class TabDiff(nn.Module):
+    """The backbone.
+
+    Parameters
+    ----------
+    layout : Layout
+        Columns to model.
+    width, depth : int
+        Hidden layers of the MLP; 801 and 5 in the AugMask paper.
+    time_width : int
+        Width of the time embedding and of the first projection.
+    token_width : int
+        Numbers per token.
+    learnable : bool
+        Learn each column's noise schedule, or use the fixed ones.
+    anneal : bool
+        Bring the weight of numeric losses down from 1 to 0 over the training, as the
+        published code does. AugMask's formulas do not show it.
+
+    Examples
+    --------
+    >>> model = TabDiff(Layout(("x",), ("y",), (3,)), width=8, depth=1)
+    >>> batch = Batch(torch.zeros(4, 1), torch.zeros(4, 1, dtype=torch.long))
+    >>> model.cell_loss(batch, torch.Generator().manual_seed(0)).main.shape
+    torch.Size([4, 2])
+    """
+
+    reduction: Reduction = "batch-by-type"
+    solvers = ("heun", "multistep")
+    forbidden: Tensor
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        width: int = 801,
+        depth: int = 5,
+        time_width: int = 256,
+        token_width: int = 4,
+        learnable: bool = True,
+        anneal: bool = True,
+    ) -> None:
+        super().__init__()
+        self.n_num, self.n_cat, self.anneal = layout.n_num, layout.n_cat, anneal
+        self.ragged = Ragged(layout.cards)
+        self.schedules = PowerSchedules(self.n_num, self.n_cat, learnable)
+        self.net = Denoiser(
+            self.n_num, self.ragged, width, depth, time_width, token_width
+        )
+        # a placeholder level may be read but is never emitted
+        forbidden = torch.zeros(self.ragged.n_slots, dtype=torch.bool)
+        if layout.reserved:
+            forbidden[self.ragged.offsets + torch.tensor(layout.cards) - 1] = True
+        self.register_buffer("forbidden", forbidden, persistent=False)
+
+    def init_from_data(self, table: Table) -> None:
+        """Set nothing: no constant of TabDiff depends on the data."""
+
+    # -- training ---------------------------------------------------------------
+
+    def _errors(
+        self, batch: Batch, noise: Tensor, sigma: Tensor, masked: Tensor, t: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return F - target [B, d_num] and cross-entropies [B, C] of a noised batch."""
+        num, cat = batch
+        x = edm.scaled_input(num + sigma * noise, sigma)
+        slots = self.ragged.slots(cat)
+        out, logits = self.net(x, slots, masked, self.net.embed_time(t))
+        return (
+            out - edm.target(num, noise, sigma),
+            self.ragged.cross_entropy(logits, cat),
+        )
+
+    def cell_loss(self, batch: Batch, generator: torch.Generator) -> CellLoss:
+        """Return EDM's weighted error of numbers, and the bound's share of categories.
+
+        A token that was not masked has nothing to predict and loss zero.
+        """
+        num, cat = batch
+        t = low_discrepancy(num, generator).clamp(min=EARLIEST)
+        noise = edm.normal_like(num, generator)
+        masked = straight_through_mask(
+            self.schedules.mask(t), _uniform(num, cat.shape, generator)
+        )
+        error, entropy = self._errors(batch, noise, self.schedules.sigma(t), masked, t)
+        weight = self.schedules.mask_weight(t) * masked.detach()
+        return CellLoss(torch.cat([error.square(), weight * entropy], 1))
+
+    def type_weights(self, done: Weight) -> tuple[Weight, Weight]:
+        """Return the weights of numeric and categorical losses.
+
+        Parameters
+        ----------
+        done : float or Tensor
+            Share of the training that is behind us.
+        """
+        return (1 - done if self.anneal else 1.0), 1.0
+
+    def recover(self) -> str:
+        """Answer a loss that is not finite: stop learning the noise schedules."""
+        if self.schedules.freeze():
+            return "TabDiff goes on with fixed noise schedules"
+        return ""
+
+    @torch.no_grad()
+    def probe_loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """Return squared errors and cross-entropies at levels that are never learned.
+
+        Two passes: at time t with masked tokens M ~ m(t), and at time 1 - t, where the
+        complement of M is masked, just as often as m(1 - t) asks for. So every category
+        is predicted once, with its own token masked and others at random, and every
+        number twice, of which the mean is taken.
+        """
+        num, cat = batch
+        t = low_discrepancy(num, generator)
+        m = log_linear(t, FIXED_K)[:, None]
+        masked = (_uniform(num, cat.shape, generator) < m).to(num.dtype)
+        noise = edm.normal_like(num, generator)
+        squared, entropy = torch.zeros_like(num), torch.zeros_like(masked)
+        for time, hidden in ((t, masked), (1 - t, 1 - masked)):
+            sigma = power_mean(time, FIXED_R)[:, None]
+            error, entropies = self._errors(batch, noise, sigma, hidden, time)
+            variance = sigma.square() / (1 + sigma.square())
+            squared += variance * error.square() / 2
+            entropy += hidden * entropies
+        return torch.cat([squared, entropy], 1)
+
+    # -- sampling ---------------------------------------------------------------
+
+    @torch.no_grad()
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator,
+        steps: int = 200,
+        solver: str = "heun",
+    ) -> Batch:
+        """Go back from noise and masks to rows.
+
+        Parameters
+        ----------
+        n : int
+        generator : torch.Generator
+            On the device of the module.
+        steps : int
+            Noise levels, at least 2.
+        solver : {"heun", "multistep"}
+            As published: a little noise is added before every step, and the numbers
+            take a second look (2 steps - 1 network calls). Or no added noise and second
+            order with the memory of one step (DPM-Solver++ 2M, `steps` calls), which is
+            enough with few steps. Categories are revealed in the same way by both.
+        """
+        if solver not in self.solvers:
+            raise UsageError(f"solver must be one of {self.solvers}, got {solver!r}")
+        if steps < 2:
+            raise UsageError(f"steps must be at least 2 for TabDiff, got {steps}")
+        like = self.net.expand.weight
+        t = torch.linspace(1, 0, steps, dtype=like.dtype, device=like.device)
+        sigma = self.schedules.sigma(t)
+        x = sigma[0] * edm.normal_like(like.new_empty(n, self.n_num), generator)
+        follow = self._heun if solver == "heun" else self._multistep
+        return follow(t, sigma, x, generator)
+
+    def _heun(
+        self, t: Tensor, sigma: Tensor, x: Tensor, generator: torch.Generator
+    ) -> Batch:
+        """Go back along times `t`, with added noise and a second look at each step."""
+        steps = len(t)
+        t_hat, sigma_hat = self._churned(t, sigma, min(1 / steps, MAX_CHURN))
+        mask, mask_hat = self.schedules.mask(t), self.schedules.mask(t_hat)
+        next_sigma, next_mask = _next(sigma), _next(mask)
+        extra = (sigma_hat.square() - sigma.square()).clamp(min=0).sqrt()
+        again = 1 - (1 - mask_hat) / (1 - mask)
+        times, times_hat = self.net.embed_time(t), self.net.embed_time(t_hat)
+        cat, masked = self._all_masked(x)
+        for i in range(steps):
+            x = x + extra[i] * edm.normal_like(x, generator)
+            hide = _uniform(x, cat.shape, generator) < again[i]
+            masked = torch.where(hide, 1.0, masked)
+
+            d, logits = self._denoise(x, cat, masked, sigma_hat[i, None], times_hat[i])
+            slope = (x - d) / sigma_hat[i]
+            step = next_sigma[i] - sigma_hat[i]
+            to = x + step * slope
+            if i < steps - 1:
+                # the numbers look again from where they would arrive; the categories
+                # are still those of the start
+                d, _ = self._denoise(to, cat, masked, next_sigma[i, None], times[i + 1])
+                to = x + step * (slope + (to - d) / next_sigma[i]) / 2
+            x = to
+            cat, masked = self._reveal(
+                logits, cat, masked, mask_hat[i], next_mask[i], generator
+            )
+        return Batch(x, cat)
+
+    def _multistep(
+        self, t: Tensor, sigma: Tensor, x: Tensor, generator: torch.Generator
+    ) -> Batch:
+        """Go back along times `t`, one look at each step and a memory of the last."""
+        mask, times = self.schedules.mask(t), self.net.embed_time(t)
+        next_mask, keep = _next(mask), _next(sigma) / sigma
+        cat, masked = self._all_masked(x)
+        before: Tensor | None = None
+        for i, ahead in enumerate(_look_ahead(sigma)):
+            d, logits = self._denoise(x, cat, masked, sigma[i, None], times[i])
+            to = d if before is None or ahead is None else d + ahead * (d - before)
+            x = torch.lerp(to, x, keep[i])
+            cat, masked = self._reveal(
+                logits, cat, masked, mask[i], next_mask[i], generator
+            )
+            before = d
+        return Batch(x, cat)
+
+    def _all_masked(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return codes without meaning, and the mask that hides them all."""
+        masked = x.new_ones(len(x), self.n_cat)
+        return torch.zeros_like(masked, dtype=torch.long), masked
+
+    def _denoise(
+        self, x: Tensor, cat: Tensor, masked: Tensor, sigma: Tensor, time: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return denoised numbers and class logits of rows that share one time."""
+        scaled = edm.scaled_input(x, sigma)
+        out, logits = self.net(scaled, self.ragged.slots(cat), masked, time[None])
+        return edm.denoised(x, out, sigma), logits
+
+    def _churned(self, t: Tensor, sigma: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+        """Return times and levels after noise was added, where there is room for it.
+
+        The columns' schedules differ, so one time fits one column only: the earliest is
+        taken. Without numeric columns the fixed schedule stands in.
+        """
+        raised = (1 + gamma) * sigma
+        if self.n_num:
+            later = self.schedules.time(raised)
+        else:
+            later = power_mean_time((1 + gamma) * power_mean(t, FIXED_R), FIXED_R)
+        room = later <= 1
+        return torch.where(room, later, t), torch.where(room[:, None], raised, sigma)
+
+    def _reveal(
+        self,
+        logits: Tensor,
+        cat: Tensor,
+        masked: Tensor,
+        mask: Tensor,
+        next_mask: Tensor,
+        generator: torch.Generator,
+    ) -> tuple[Tensor, Tensor]:
+        """Draw classes for masked tokens, of which a share m' / m stays masked."""
+        # the class whose exponential clock, of rate p, rings first
+        clocks = torch.empty_like(logits).exponential_(generator=generator)
+        race = (logits - clocks.log()).masked_fill(self.forbidden, -torch.inf)
+        stays = _uniform(logits, cat.shape, generator) * mask < next_mask
+        cat = torch.where(masked > 0, self.ragged.argmax(race), cat)
+        return cat, torch.where(stays, masked, 0.0)
+
+
+def straight_through_mask(m: Tensor, uniform: Tensor) -> Tensor:
+    """Return 1 with probability m and else 0, with the gradient of a relaxed mask.
+
+    Two Gumbel draws differ by a logistic one, so the relaxed binary sample is
+    sigmoid((logit m + logit U) / temperature).
+
+    Examples
+    --------
+    >>> straight_through_mask(torch.tensor([0.3, 0.3]), torch.tensor([0.6, 0.8]))
+    tensor([0., 1.])
+    """
+    soft = torch.sigmoid((torch.logit(m) + torch.logit(uniform)) / TEMPERATURE)
+    hard = (soft > 0.5).to(soft.dtype)
+    return hard + (soft - soft.detach())
+
+
+def _uniform(like: Tensor, shape: torch.Size, generator: torch.Generator) -> Tensor:
+    kind: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
+    return torch.rand(shape, generator=generator, **kind)
+
+
+def _next(levels: Tensor) -> Tensor:
+    """Return for every step the levels that it leads to, nothing at the last."""
+    return torch.cat([levels[1:], torch.zeros_like(levels[:1])])
+
+
+def _look_ahead(sigma: Tensor) -> Iterator[Tensor | None]:
+    """Yield per step how far the last change of D is carried on; None for not at all.
+
+    h / 2 h_before with h the step in log σ. The first step has no memory, and the last,
+    to σ = 0, stays first order.
+    """
+    h = -(sigma[1:] / sigma[:-1]).log()
+    yield None
+    for i in range(1, len(h)):
+        yield h[i] / (2 * h[i - 1])
+    yield None

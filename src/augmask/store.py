@@ -1,0 +1,151 @@
+"""A fitted model as a manifest and arrays, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from augmask.config import Settings
+from augmask.diffusion import build_backbone
+from augmask.diffusion.base import Backbone
+from augmask.errors import ArtifactError, UsageError
+from augmask.table.carrier import Layout
+from augmask.table.encode import Codec
+from augmask.table.schema import Schema
+
+Arrays = dict[str, np.ndarray]
+OWN = "own:"  # starts the name of what the user brought
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a model file holds: a fitted model without its methods."""
+
+    parameters: dict[str, Any]
+    settings: Settings
+    preset: str
+    layout: Layout
+    codec: Codec
+    backbone: Backbone
+    history: pd.DataFrame
+    training: dict[str, Any]
+
+
+def _name(part: Any) -> str:
+    """Return the name of a backbone or augmenter; the user's own are marked."""
+    if isinstance(part, str):
+        return part
+    return OWN + getattr(part, "__name__", type(part).__name__)
+
+
+def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
+    """Return manifest and arrays of a fitted model; no clock times are in them."""
+    weights = model.backbone.state_dict()
+    arrays = {f"weights/{k}": v.cpu().numpy() for k, v in weights.items()}
+    arrays |= {f"codec/{k}": v for k, v in model.codec.arrays().items()}
+    history = model.history.drop(columns="seconds", errors="ignore")
+    arrays |= {f"history/{k}": v.to_numpy() for k, v in history.items()}
+    named = {k: _name(model.parameters[k]) for k in ("backbone", "augmenter")}
+    manifest = {
+        "parameters": model.parameters | named,
+        "preset": model.preset,
+        "settings": dataclasses.asdict(model.settings),
+        "layout": dataclasses.asdict(model.layout),
+        "schema": model.codec.schema.to_dict(),
+        "training": {k: v for k, v in model.training.items() if k != "seconds"},
+    }
+    return manifest, arrays
+
+
+def _same_features(layout: Layout, decoded: Layout) -> bool:
+    """Whether codes of one layout, less the placeholder, can be decoded by another."""
+    cards = tuple(card - layout.reserved for card in layout.cards)
+    return (layout.num_names, layout.cat_names, cards) == (
+        decoded.num_names,
+        decoded.cat_names,
+        decoded.cards,
+    )
+
+
+def _load_weights(backbone: Backbone, weights: Mapping[str, np.ndarray]) -> None:
+    """Put stored weights into a backbone; raise `ValueError` where they do not fit."""
+    wanted = {name: tuple(v.shape) for name, v in backbone.state_dict().items()}
+    stored = {name: array.shape for name, array in weights.items()}
+    for name in sorted(wanted.keys() | stored.keys()):
+        if wanted.get(name) != stored.get(name):
+            raise ValueError(
+                f"weight {name!r} has the shape {stored.get(name)}, and its network "
+                f"needs {wanted.get(name)}"
+            )
+    for name, array in weights.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"weight {name!r} is not finite")
+    backbone.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
+
+
+def _choose_backbone(path: str | Path, manifest: Mapping[str, Any], given: Any) -> Any:
+    """Return the backbone to build: the one named in the file, or the user's own."""
+    parameters = manifest.get("parameters")
+    named = parameters.get("backbone") if isinstance(parameters, dict) else None
+    own = str(named).startswith(OWN)
+    if own and given is None:
+        label = str(named).removeprefix(OWN)
+        raise UsageError(
+            f"{path} was made with a backbone of your own, {label}; "
+            "hand it over as load(path, backbone=...)"
+        )
+    if given is not None and not own:
+        raise UsageError(
+            f"{path} was made with the backbone {named!r} of augmask; "
+            "load it without backbone="
+        )
+    return given if own else named
+
+
+def restore(
+    path: str | Path, manifest: Mapping[str, Any], arrays: Arrays, backbone: Any = None
+) -> Stored:
+    """Build what a model file holds, checking that its parts fit together."""
+    chosen = _choose_backbone(path, manifest, backbone)
+    try:
+        parts: dict[str, Arrays] = {}
+        for name, array in arrays.items():
+            part, _, rest = name.partition("/")
+            parts.setdefault(part, {})[rest] = array
+        settings = Settings(**manifest["settings"])
+        stored = manifest["layout"]
+        layout = Layout(
+            tuple(stored["num_names"]),
+            tuple(stored["cat_names"]),
+            tuple(stored["cards"]),
+            stored["reserved"],
+        )
+        codec = Codec.from_arrays(
+            Schema.from_dict(manifest["schema"]), parts.get("codec", {})
+        )
+        if not _same_features(layout, codec.layout):
+            raise ValueError("its columns are not those that its network was made for")
+        built = build_backbone(chosen, layout, 0, **settings.network)
+        _load_weights(built, parts["weights"])
+        return Stored(
+            dict(manifest["parameters"]) | {"backbone": chosen},
+            settings,
+            manifest["preset"],
+            layout,
+            codec,
+            built,
+            pd.DataFrame(parts.get("history", {})),
+            dict(manifest["training"]),
+        )
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ArtifactError(
+            f"{path} does not hold together: {reason}; fit the model again"
+        ) from error

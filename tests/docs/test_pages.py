@@ -1,0 +1,67 @@
+"""The code in the documentation runs, and does what the text around it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import augmask as am
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def run_page(name: str, folder: Path, monkeypatch) -> dict:
+    """Run the Python blocks of a page one after the other; return their names."""
+    monkeypatch.chdir(folder)
+    text = (DOCS / name).read_text()
+    names: dict = {"__name__": name}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, name, "exec"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        torch.manual_seed(0)
+        yield run_page("your-own-backbone.md", tmp_path_factory.mktemp("own"), patch)
+
+
+def test_an_own_backbone_learns_the_complete_table(own):
+    table, synthetic = own["table"], own["synthetic"]
+    assert not synthetic.isna().any().any()
+    assert synthetic["age"].dtype == "int64"
+    real = np.corrcoef(table["age"], table["pressure"])[0, 1]
+    made = np.corrcoef(synthetic["age"], synthetic["pressure"])[0, 1]
+    assert made == pytest.approx(real, abs=0.1)
+    older = synthetic["age"] > 65
+    assert (synthetic["treated"][older] == "yes").mean() > 0.8
+    assert (synthetic["treated"][synthetic["age"] < 40] == "yes").mean() < 0.2
+
+
+@pytest.mark.parametrize("columns", [["age", "pressure"], ["treated"]])
+def test_it_takes_any_mix_of_columns(own, columns):
+    model = am.AugMask(own["FlowMatcher"], "ecdf", options={"steps": 5}, device="cpu")
+    assert model.fit(own["holed"][columns]).sample(30).shape == (30, len(columns))
+
+
+def test_its_model_file_is_loaded_with_the_class(own):
+    pd.testing.assert_frame_equal(own["again"].sample(50), own["model"].sample(50))
+
+
+def test_the_class_has_no_more_than_thirty_lines():
+    text = (DOCS / "your-own-backbone.md").read_text()
+    body = text[text.index("class FlowMatcher") : text.index("\n\n\nmodel = ")]
+    assert len([line for line in body.splitlines() if line.strip()]) <= 30
+
+
+def test_a_foreign_loop_with_the_two_halves_learns(own):
+    loss = am.observed_mean((own["denoised"] - own["x"]).square(), own["mask"])
+    marginal = am.observed_mean(own["x"].square(), own["mask"])
+    assert loss < 0.7 * marginal
+    assert own["mask"].float().mean().item() == pytest.approx(0.6, abs=0.03)

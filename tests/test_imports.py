@@ -16,19 +16,23 @@ ROOT = Path(augmask.__file__).parent
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
     ["errors", "rng"],
-    ["progress", "files"],
+    ["progress", "files", "notebook"],
     ["table"],
     ["missing"],
     ["augmentation"],
     ["config"],
+    ["presets"],
     ["device"],
     ["diffusion"],
     ["train"],
     ["sample"],
     ["evaluation"],
+    ["report"],
     ["artifact"],
+    ["store"],
     ["model"],
     ["demo"],
+    ["console"],
     ["cli"],
 ]
 RANK = {part: i for i, parts in enumerate(ORDER) for part in parts}
@@ -37,6 +41,7 @@ FORBIDDEN = {
     "missing": {"torch", "lightgbm"},
     "augmentation": {"torch"},
     "evaluation": {"torch"},
+    "report": {"torch"},
     "diffusion": {"pandas", "lightgbm"},
     "train": {"pandas", "lightgbm"},
 }
@@ -79,6 +84,7 @@ def test_imports_point_one_way(path):
         ("augmask.train.loop", {"pandas", "lightgbm"}),
         ("augmask.augmentation.boosted", {"torch", "lightgbm"}),
         ("augmask.evaluation.fidelity", {"torch"}),
+        ("augmask.report.page", {"torch"}),
     ],
 )
 def test_loading_a_part_loads_no_more_than_it_needs(module, absent):

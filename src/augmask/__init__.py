@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from augmask.augmentation.frame import augment
     from augmask.diffusion.reduce import observed_mean
+    from augmask.evaluation.evaluate import evaluate
     from augmask.missing.simulate import ampute
     from augmask.model import AugMask, load
     from augmask.table.infer import infer_schema
@@ -29,6 +30,7 @@ __all__ = [
     "Schema",
     "ampute",
     "augment",
+    "evaluate",
     "infer_schema",
     "load",
     "observed_mean",
@@ -39,6 +41,7 @@ _HOME = {
     "Schema": "augmask.table.schema",
     "ampute": "augmask.missing.simulate",
     "augment": "augmask.augmentation.frame",
+    "evaluate": "augmask.evaluation.evaluate",
     "infer_schema": "augmask.table.infer",
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",

@@ -1,4 +1,4 @@
-"""The command line: `augmask inspect | fit | sample | demo`.
+"""The command line: `augmask inspect | fit | sample | evaluate | report | demo`.
 
 Results go to standard output, everything else to standard error. Heavy libraries are
 imported inside the commands, so `augmask --help` answers at once.
@@ -6,22 +6,20 @@ imported inside the commands, so `augmask --help` answers at once.
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from augmask.errors import AugMaskError, AugMaskWarning, UsageError
-
-if TYPE_CHECKING:
-    from augmask.progress import Progress
+from augmask.console import named, noting, print_json, reporting, say
+from augmask.errors import AugMaskError, UsageError
+from augmask.train import parallel
 
 app = typer.Typer(
     name="augmask",
@@ -44,56 +42,25 @@ Json = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="same seed, same result")]
 
 
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    typer.echo(json.dumps(document, indent=1))
+@contextmanager
+def _together() -> Iterator[None]:
+    """Train with the other processes that torchrun started, if it did."""
+    with parallel.joined(), parallel.one_voice():
+        yield
 
 
 @contextmanager
-def _progress(as_json: bool) -> Iterator[Progress]:
-    """Give JSON lines, a bar on a terminal, or silence."""
-    from augmask.progress import JsonLines, TerminalBar, silent
-
-    if as_json:
-        yield JsonLines(sys.stderr)
-    elif sys.stderr.isatty():
-        with TerminalBar() as bar:
-            yield bar
-    else:
-        yield silent
-
-
-@contextmanager
-def _notes(as_json: bool) -> Iterator[list[str]]:
-    """Say augmask's warnings as they come, once each; a document holds them instead."""
-    notes: list[str] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", AugMaskWarning)
-        show = warnings.showwarning
-
-        def note(
-            message: Warning | str, category: type[Warning], *where: Any, **more: Any
-        ) -> None:
-            text = str(message)
-            if not issubclass(category, AugMaskWarning):
-                show(message, category, *where, **more)
-            elif text not in notes:
-                notes.append(text)
-                if not as_json:
-                    _say(f"note: {text}")
-
-        warnings.showwarning = note
-        yield notes
-
-
-def _named(path: Path, option: str, suffix: str) -> Path:
-    """Return `path` if it ends as it should: a slip must not overwrite a table."""
-    if path.suffix.lower() != suffix:
-        raise UsageError(f"{option} must name a file *{suffix}, got {path}")
-    return path
+def _muted() -> Iterator[None]:
+    """Show nothing of what this process says, if torchrun started it as a follower."""
+    if not parallel.follows():
+        yield
+        return
+    with (
+        Path(os.devnull).open("w") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
+        yield
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:
@@ -118,11 +85,17 @@ def _number_or_text(text: str) -> int | float | str:
 
 @app.callback()
 def _common(
-    debug: Annotated[
+    context: typer.Context,
+    _debug: Annotated[
         bool, typer.Option("--debug", help="show the traceback of an error")
     ] = False,
 ) -> None:
     """Train diffusion models on incomplete tables; generate complete ones."""
+    command = context.invoked_subcommand
+    if command != "fit" and parallel.follows():
+        raise typer.Exit
+    if command == "demo" and parallel.launched():
+        raise UsageError("the demo runs in one process; start it without torchrun")
 
 
 @app.command()
@@ -142,14 +115,14 @@ def inspect(
     from augmask.table.infer import hole_mask, infer_schema
 
     if save_schema is not None:
-        check_writable(_named(save_schema, "--save-schema", ".toml"))
+        check_writable(named(save_schema, "--save-schema", ".toml"))
     frame = read_frame(data)
     found = infer_schema(frame, schema)
     facts = describe(frame, hole_mask(frame, found))
     if save_schema is not None:
         found.to_toml(save_schema)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "columns": [column.to_dict() for column in found],
                 "missing": facts.to_dict(),
@@ -168,10 +141,11 @@ def inspect(
         for names, count in facts.patterns[:5]:
             typer.echo(f"{count:>9,}: {', '.join(map(str, names)) or '(none)'}")
     for note in found.notes():
-        _say(f"note: {note}")
+        say(f"note: {note}")
 
 
 @app.command()
+@_together()
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
@@ -202,7 +176,7 @@ def fit(
     from augmask.files import check_writable
     from augmask.model import AugMask
 
-    check_writable(_named(out, "--out", ".augmask"))
+    check_writable(named(out, "--out", ".augmask"))
     if checkpoint is not None and checkpoint.absolute() == out.absolute():
         raise UsageError(f"--checkpoint and --out must be two files, both are {out}")
     options = _parse_settings(settings or [])
@@ -218,8 +192,10 @@ def fit(
         seed=seed,
         device=device,
     )
-    with _notes(as_json) as notes, _progress(as_json) as progress:
+    with noting(as_json) as notes, reporting(as_json) as progress:
         model.fit(data, schema, max_minutes, checkpoint, progress)
+    if parallel.follows():
+        return
     model.save(out)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
@@ -237,7 +213,7 @@ def fit(
         "notes": notes,
     }
     if as_json:
-        _print_json(facts)
+        print_json(facts)
         return
     watched = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
     restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
@@ -264,13 +240,96 @@ def sample(
 
     check_output(out)
     began = time.monotonic()
-    with _progress(as_json) as progress:
+    with reporting(as_json) as progress:
         rows = load(model, device).sample_to(out, n, seed, progress)
     seconds = round(time.monotonic() - began, 1)
     if as_json:
-        _print_json({"rows": rows, "file": str(out), "seconds": seconds})
+        print_json({"rows": rows, "file": str(out), "seconds": seconds})
     else:
         typer.echo(f"{out}: {rows:,} complete rows in {seconds} s")
+
+
+@app.command()
+def evaluate(
+    real: Annotated[Path, typer.Argument(help="table that was learned from")],
+    synthetic: Annotated[Path, typer.Argument(help="complete synthetic rows")],
+    test: Annotated[
+        Path | None, typer.Option(help="real rows that the generator never saw")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="column to predict, with --test")
+    ] = None,
+    schema: SchemaFile = None,
+    subsample: Annotated[
+        int | None, typer.Option(help="score at most so many rows of each table")
+    ] = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="write all scores to this file, *.json")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score synthetic rows, each number beside what real rows score."""
+    from augmask.evaluation.evaluate import evaluate
+    from augmask.files import check_writable
+
+    if out is not None:
+        check_writable(named(out, "--out", ".json"))
+    with reporting(as_json) as progress:
+        scores = evaluate(
+            *(real, synthetic, test, target),
+            schema=schema,
+            seed=seed,
+            subsample=subsample,
+            progress=progress,
+        )
+    text = scores.to_json(out)
+    typer.echo(text if as_json else str(scores))
+    if not as_json:
+        for note in scores.facts["notes"]:
+            say(f"note: {note}")
+
+
+@app.command()
+def report(
+    real: Annotated[Path, typer.Argument(help="table that was learned from")],
+    synthetic: Annotated[Path, typer.Argument(help="complete synthetic rows")],
+    out: Annotated[Path, typer.Option("--out", help="page to write, *.html")],
+    model: Annotated[
+        Path | None, typer.Option(help="model file, for schema and training curves")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="real rows that the generator never saw")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="column to predict, with --test")
+    ] = None,
+    schema: SchemaFile = None,
+    seed: Seed = 0,
+    show: Annotated[bool, typer.Option("--open", help="show it in a browser")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one offline HTML page that shows how good synthetic rows are."""
+    from augmask.evaluation.evaluate import evaluate
+    from augmask.files import check_writable
+    from augmask.model import load
+    from augmask.report.page import write_report
+
+    check_writable(named(out, "--out", ".html"))
+    fitted = None if model is None else load(model)
+    known = fitted.schema_ if fitted is not None and schema is None else schema
+    with reporting(as_json) as progress:
+        scores = evaluate(
+            *(real, synthetic, test, target),
+            schema=known,
+            seed=seed,
+            progress=progress,
+        )
+    write_report(out, scores, fitted, show)
+    if as_json:
+        print_json({"page": str(out), **scores.to_dict()})
+    else:
+        typer.echo(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")
 
 
 @app.command()
@@ -285,15 +344,15 @@ def demo(
     from augmask.demo.compare import compare_strategies
 
     if not as_json:
-        _say(
+        say(
             "A clinic table with about 40 % holes, whose complete truth is known.\n"
             "Each strategy learns from the holes; its synthetic rows meet the truth.\n"
         )
     results = []
-    with _notes(as_json), _progress(as_json) as progress:
+    with noting(as_json), reporting(as_json) as progress:
         results = list(compare_strategies(out, seed=seed, progress=progress))
     if as_json:
-        _print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
+        print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
         return
     typer.echo(f"\n{'strategy':10}{'Shape':>8}{'Trend':>8}{'time':>8}   what it does")
     for r in results:
@@ -332,7 +391,13 @@ def main() -> None:
     # wherever it stands: people add it to the end of the command that failed
     debug = "--debug" in arguments
     try:
-        app(args=[a for a in arguments if a != "--debug"], prog_name="augmask")
+        with _muted():
+            app(args=[a for a in arguments if a != "--debug"], prog_name="augmask")
+    except parallel.Told:
+        sys.exit(0)
+    except SystemExit as end:
+        # a wrong command line: the first process says so, and its code counts
+        sys.exit(0 if parallel.follows() else end.code)
     except (AugMaskError, OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, AugMaskError):
             sentence, code = " ".join(str(error).splitlines()), error.exit_code
@@ -344,5 +409,5 @@ def main() -> None:
             raise
         if debug:
             traceback.print_exc()
-        _say(f"augmask: {sentence}")
+        say(f"augmask: {sentence}")
         sys.exit(code)

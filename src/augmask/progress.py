@@ -1,4 +1,4 @@
-"""How long work reports on itself: one callback, three listeners.
+"""How long work reports on itself: one callback, four listeners.
 
 A callback is called as `progress(phase, done, total, numbers)`; `phase` is a word
 ("augment", "train", "sample"), `numbers` holds what is worth showing beside the bar,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from html import escape
 from types import TracebackType
 from typing import IO, Any
 
@@ -110,3 +111,38 @@ class TerminalBar:
             rate=f"{(done - first) / seconds:,.0f}/s" if seconds > 0.5 else "",
             numbers="  ".join(f"{name} {value:.4g}" for name, value in numbers.items()),
         )
+
+
+class NotebookBar:
+    """A bar per phase below the cell of a notebook: `fit(df, progress=NotebookBar())`.
+
+    It takes IPython, which every notebook has, and no widgets.
+    """
+
+    def __init__(self, per_second: float = 5.0) -> None:
+        self.interval = 1.0 / per_second
+        self._next = 0.0
+        self._phases: dict[str, str] = {}
+        self._place: Any = None
+
+    def __call__(
+        self, phase: str, done: int, total: int, numbers: Mapping[str, float]
+    ) -> None:
+        """Move the bar of `phase` unless it moved a moment ago and work goes on."""
+        from IPython.display import HTML, display
+
+        now = time.monotonic()
+        if now < self._next and done < total:
+            return
+        self._next = now + self.interval
+        beside = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+        self._phases[phase] = (
+            f"<div><code>{escape(phase)}</code> "
+            f'<progress value="{done}" max="{max(total, 1)}"></progress> '
+            f"{done:,}/{total:,} {escape(beside)}</div>"
+        )
+        picture = HTML("".join(self._phases.values()))
+        if self._place is None:
+            self._place = display(picture, display_id=True)
+        else:
+            self._place.update(picture)

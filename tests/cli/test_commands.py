@@ -196,3 +196,44 @@ def test_an_interrupted_fit_says_nothing_and_leaves_nothing(desk, run_cli, monke
     stopped = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
     assert (stopped.code, stopped.err) == (130, "")
     assert [p.name for p in desk.iterdir()] == ["t.csv"]
+
+
+def test_evaluate_shows_numbers_with_references_and_the_worst(desk, run_cli):
+    make_frame(400).to_csv("t.csv", index=False)
+    rows = make_frame(900).dropna()
+    rows[:150].assign(job="cook").to_csv("s.csv", index=False)
+    rows[150:].to_csv("test.csv", index=False)
+    command = ["evaluate", "t.csv", "s.csv", "--test", "test.csv", "--target", "smokes"]
+    shown = run_cli(*command)
+    assert shown.code == 0, shown.err
+    lines = shown.out.splitlines()
+    assert lines[0].split() == ["score", "value", "reference", "floor"]
+    titles = [line.split("  ")[0] for line in lines]
+    assert {"Shape, re-masked", "Shape", "DCR share, observed cells"} <= set(titles)
+    at = next(i for i, line in enumerate(lines) if line.startswith("worst columns"))
+    assert lines[at + 1].startswith("job ")
+    assert "two random halves of the real table" in shown.out
+    assert all(line.startswith("note: ") for line in shown.err.splitlines())
+
+    made = run_cli(*command, "--json", "--out", "scores.json")
+    document = json.loads(made.out)
+    assert document == json.loads(Path("scores.json").read_text())
+    assert f"{document['shape_remasked']['value']:.4f}" in shown.out
+    assert document["facts"]["target"] == "smokes"
+    reports = [json.loads(line) for line in made.err.splitlines()]
+    assert reports[-1]["phase"] == "evaluate"
+    assert reports[-1]["done"] == reports[-1]["total"]
+
+
+def test_evaluate_obeys_the_schema_and_the_subsample(desk, run_cli):
+    make_frame(200).fillna({"age": -9}).to_csv("t.csv", index=False)
+    make_frame(600).dropna().to_csv("s.csv", index=False)
+    Path("s.toml").write_text('[columns."age"]\nholes = [-9]\n')
+    made = run_cli(
+        *("evaluate", "t.csv", "s.csv", "--schema", "s.toml"),
+        *("--subsample", 100, "--json"),
+    )
+    document = json.loads(made.out)
+    assert document["facts"]["rows"] == {"real": 100, "synthetic": 100}
+    rates = {c["column"]: c["real_rate"] for c in document["tables"]["columns"]}
+    assert rates["age"] > 0.1

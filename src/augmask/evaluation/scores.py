@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from augmask.evaluation.screen import as_text
 from augmask.files import written_whole
+from augmask.notebook import html_table
 
 Group = Literal[
     "fidelity", "coverage", "utility", "detection", "privacy", "incomplete", "held-out"
@@ -87,6 +90,28 @@ class Scores:
         """Return the value of a key."""
         return self.entries[key].value
 
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        # Tables and frames at full length would bury the numbers.
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                entry.title,
+                *(
+                    "" if x is None else f"{x:.4f}"
+                    for x in (entry.value, entry.reference, entry.floor)
+                ),
+                entry.meaning,
+            )
+            for entry in self.entries.values()
+        ]
+        head = ("score", "value", "real rows", "independent", "what it tells")
+        return html_table("Scores", head, rows)
+
     def to_frame(self) -> pd.DataFrame:
         """Return one line per number, by key."""
         lines = {
@@ -129,5 +154,11 @@ class Scores:
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         if path is not None:
             with written_whole(Path(path)) as part:
-                part.write_text(text + "\n")
+                part.write_text(text + "\n", encoding="utf-8")
         return text
+
+    def to_html(self, path: str | Path) -> None:
+        """Write one page that shows everything, without a network."""
+        # By name, because the report comes after the evaluation on the way of the data
+        # and imports point one way; whoever only scores never loads it.
+        importlib.import_module("augmask.report.page").write_report(path, self)

@@ -296,9 +296,7 @@ def ampute(
     rng = stream(seed, "ampute", mechanism)
     numbers = as_numbers(table)
     hidden = ~draw_mask(numbers, mechanism, ratio, rng, mar) & ~np.isnan(numbers)
-    columns = [
-        punch(table[name], hidden[:, j]) for j, name in enumerate(table.columns)
-    ]
+    columns = [punch(table[name], hidden[:, j]) for j, name in enumerate(table.columns)]
     holed = pd.concat(columns, axis=1).set_axis(table.columns, axis=1)
     # A frame keeps its index: its users compare the two cell by cell.
     return holed.set_axis(frame.index) if isinstance(frame, pd.DataFrame) else holed

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
+from augmask.notebook import html_table
 from augmask.table.identifiers import check_form
 from augmask.table.overrides import (
     HOLES,
@@ -371,6 +372,14 @@ class Schema:
             )
             for row in rows
         )
+
+    def _repr_html_(self) -> str:
+        head = ("column", "kind", "holes", "output", "reason")
+        rows = [
+            (c.name, c.kind, f"{c.missing:.1%}" if c.missing else "", c.dtype, c.reason)
+            for c in self.columns
+        ]
+        return html_table(f"Schema: {len(self)} columns", head, rows)
 
     def notes(self) -> list[str]:
         """Return what a user should know before training, one sentence each."""

@@ -1,0 +1,75 @@
+"""What every command does on a screen: say, report progress, pass on warnings.
+
+Results go to standard output, everything else to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from augmask.errors import AugMaskWarning, UsageError
+
+if TYPE_CHECKING:
+    from augmask.progress import Progress
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    typer.echo(text, err=True)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Write one document to standard output."""
+    typer.echo(json.dumps(document, indent=1))
+
+
+@contextmanager
+def reporting(as_json: bool) -> Iterator[Progress]:
+    """Give JSON lines, a bar on a terminal, or silence."""
+    from augmask.progress import JsonLines, TerminalBar, silent
+
+    if as_json:
+        yield JsonLines(sys.stderr)
+    elif sys.stderr.isatty():
+        with TerminalBar() as bar:
+            yield bar
+    else:
+        yield silent
+
+
+@contextmanager
+def noting(as_json: bool) -> Iterator[list[str]]:
+    """Say augmask's warnings as they come, once each; a document holds them instead."""
+    notes: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", AugMaskWarning)
+        show = warnings.showwarning
+
+        def note(
+            message: Warning | str, category: type[Warning], *where: Any, **more: Any
+        ) -> None:
+            text = str(message)
+            if not issubclass(category, AugMaskWarning):
+                show(message, category, *where, **more)
+            elif text not in notes:
+                notes.append(text)
+                if not as_json:
+                    say(f"note: {text}")
+
+        warnings.showwarning = note
+        yield notes
+
+
+def named(path: Path, option: str, suffix: str) -> Path:
+    """Return `path` if it ends as it should: a slip must not overwrite a table."""
+    if path.suffix.lower() != suffix:
+        raise UsageError(f"{option} must name a file *{suffix}, got {path}")
+    return path

@@ -1,0 +1,1 @@
+"""One page about a synthetic table: facts (aggregates), plots, HTML. See `page`."""

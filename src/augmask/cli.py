@@ -312,17 +312,23 @@ def report(
     """Write one offline HTML page that shows how good synthetic rows are."""
     from augmask.evaluation.evaluate import evaluate
     from augmask.files import check_writable
-    from augmask.model import load
     from augmask.report.page import write_report
 
     check_writable(named(out, "--out", ".html"))
-    fitted = None if model is None else load(model)
-    known = fitted.schema_ if fitted is not None and schema is None else schema
+    fitted, known, rule = None, schema, "lgbm-s"
+    if model is not None:
+        from augmask.model import load
+
+        fitted = load(model)
+        known = fitted.schema_ if schema is None else schema
+        # A placeholder in the holes is no draw that could be scored.
+        rule = rule if fitted.augmenter == "zero" else fitted.augmenter
     with reporting(as_json) as progress:
         scores = evaluate(
             *(real, synthetic, test, target),
             schema=known,
             seed=seed,
+            fill=rule,
             progress=progress,
         )
     write_report(out, scores, fitted, show)
@@ -341,38 +347,30 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Compare three strategies on an embedded clinic table whose truth is known."""
-    from augmask.demo.compare import compare_strategies
+    from augmask.demo.compare import FILES, compare_strategies
 
     if not as_json:
         say(
             "A clinic table with about 40 % holes, whose complete truth is known.\n"
             "Each strategy learns from the holes; its synthetic rows meet the truth.\n"
         )
-    results = []
     with noting(as_json), reporting(as_json) as progress:
         results = list(compare_strategies(out, seed=seed, progress=progress))
     if as_json:
         print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
         return
-    typer.echo(f"\n{'strategy':10}{'Shape':>8}{'Trend':>8}{'time':>8}   what it does")
+    heads = ("Shape", "Trend", "alpha", "beta", "MLE")
+    typer.echo(f"\n{'strategy':10}{''.join(f'{h:>7}' for h in heads)}   what it is")
     for r in results:
-        typer.echo(
-            f"{r.strategy:10}{r.shape:8.3f}{r.trend:8.3f}{r.seconds:6.0f} s"
-            f"   {r.meaning}"
-        )
+        five = (r.shape, r.trend, r.alpha_precision, r.beta_recall, r.mle)
+        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in five)
+        typer.echo(f"{r.strategy:10}{''.join(cells)}   {r.meaning}")
     typer.echo(
-        "\nShape: how alike single columns are to the truth; Trend: pairs of columns. "
-        "1 is best."
+        "\nHow alike the synthetic rows are to the complete truth: Shape by columns, "
+        "Trend by pairs of\ncolumns, alpha and beta by rows, MLE by what a model "
+        "learns from them. Near the last line is best.\n"
     )
-    for name, meaning in (
-        ("clinic-incomplete.csv", "what the models saw"),
-        ("clinic-truth.csv", "what they never saw"),
-        ("clinic-synthetic.csv", "complete synthetic rows by AugMask"),
-        (
-            "clinic.augmask",
-            f"the model: augmask sample {out}/clinic.augmask -n 1000 --out rows.csv",
-        ),
-    ):
+    for name, meaning in FILES.items():
         typer.echo(f"  {out / name}: {meaning}")
 
 

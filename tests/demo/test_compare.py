@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from augmask.demo.compare import compare_strategies
+from augmask.demo.compare import FILES, compare_strategies
 from augmask.model import load
 
 pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
@@ -13,8 +13,19 @@ pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
 
 def test_the_demo_leaves_tables_and_a_model(tmp_path):
     results = list(compare_strategies(tmp_path / "out", n=300, steps=20))
-    assert [r.strategy for r in results] == ["NoAug", "AugFull", "AugMask"]
-    assert all(0 < r.shape < 1 and 0 < r.trend < 1 for r in results)
+    assert [r.strategy for r in results] == ["NoAug", "AugFull", "AugMask", "real"]
+    scores = ("shape", "trend", "alpha_precision", "beta_recall", "mle")
+    assert all(0 < getattr(r, s) <= 1.1 for r in results for s in scores)
+    # a net of twenty steps knows little; real rows are the ceiling of all
+    *learned, real = results
+    for r in learned:
+        assert r.shape < real.shape
+        assert r.trend < real.trend
+        assert r.beta_recall < real.beta_recall
+    assert {p.name for p in (tmp_path / "out").iterdir()} == set(FILES)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "re-masked" in page
+    assert "readmitted" in page
     synthetic = pd.read_csv(tmp_path / "out" / "clinic-synthetic.csv")
     assert synthetic.shape == (300, 19)
     assert not synthetic.isna().any().any()
@@ -25,6 +36,6 @@ def test_the_demo_leaves_tables_and_a_model(tmp_path):
 
 @pytest.mark.slow
 def test_augmask_is_ahead_of_augfull_is_ahead_of_noaug(tmp_path):
-    noaug, augfull, augmask = compare_strategies(tmp_path)
-    assert augmask.shape > augfull.shape > noaug.shape
-    assert augmask.trend > augfull.trend > noaug.trend
+    noaug, augfull, augmask, real = compare_strategies(tmp_path)
+    assert real.shape > augmask.shape > augfull.shape > noaug.shape
+    assert real.trend > augmask.trend > augfull.trend > noaug.trend

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-adult bench-augment bench-memory bench-paper
+.PHONY: help demo test test-slow lint types format clean bench-adult bench-augment bench-memory bench-paper bench-sdmetrics
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -49,5 +49,18 @@ bench-paper: $(READY)  ## the paper's setting; wants a GPU
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py run gpu/work gpu/out
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py score gpu/work gpu/out
 
-clean:          ## forget the environment and the demo's output
-	rm -rf $(VENV) augmask-demo
+# sdmetrics wants an older pandas, hence an environment of its own. It has no torch: the
+# metrics need none.
+.venv-sdmetrics/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-sdmetrics
+	.venv-sdmetrics/bin/python -m pip install --quiet --disable-pip-version-check \
+	    sdmetrics==0.32.0 'pandas==2.3.3' 'numpy==2.3.5' 'scipy==1.17.1'
+	.venv-sdmetrics/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --no-deps -e .
+	touch .venv-sdmetrics/.ready
+
+bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
+	AUGMASK_DATA=$(DATA) .venv-sdmetrics/bin/python benchmarks/against_sdmetrics.py
+
+clean:          ## forget the environments and the demo's output
+	rm -rf $(VENV) .venv-sdmetrics augmask-demo

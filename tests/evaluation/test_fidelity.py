@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.errors import UsageError
+from augmask.errors import DataError, UsageError
 from augmask.evaluation.fidelity import shape, trend
 
 NUMERIC = ["age", "income", "ratio", "seen"]
@@ -38,6 +39,17 @@ SDMETRICS_TREND = [
     *(0.9639285714285715, 0.9592857142857143, 0.7942857142857143, 0.9639285714285715),
     *(0.6489285714285714, 0.9528571428571428, 0.7935714285714286),
 ]
+# The same for `some_holes` of both tables.
+HOLED = ["age", "ratio", "seen"], ["city", "member"]
+SDMETRICS_HOLED_SHAPE = [
+    *(0.9576381308799834, 0.9351703342529031, 0.9610371979364648, 0.9855622966675459),
+    0.9900048285852245,
+]
+SDMETRICS_HOLED_TREND = [
+    *(0.9986718067433422, 0.9849495616492185, 0.8724999999999999, 0.9153571428571429),
+    *(0.9994808690112159, 0.8996428571428572, 0.9410714285714286, 0.9010714285714285),
+    *(0.9353571428571429, 0.9535714285714285),
+]
 
 
 def fractions(n: int, step: int, drift: float) -> pd.DataFrame:
@@ -58,6 +70,13 @@ def fractions(n: int, step: int, drift: float) -> pd.DataFrame:
             "member": u * v > 0.2,
         }
     )
+
+
+def some_holes(frame: pd.DataFrame) -> pd.DataFrame:
+    i = np.arange(len(frame))
+    names = [*HOLED[0], *HOLED[1]]
+    holes = {name: i * (2 + j) % 11 < 1 + j for j, name in enumerate(names)}
+    return frame[names].mask(pd.DataFrame(holes))
 
 
 def slow_ks(real, synthetic):
@@ -91,8 +110,10 @@ def slow_trend(real, synthetic, numeric, categorical, edges):
     scores = {}
     for a, b in combinations([*numeric, *categorical], 2):
         if b in numeric:
-            gap = slow_rho(real[a], real[b]) - slow_rho(synthetic[a], synthetic[b])
-            scores[a, b] = 1 - abs(gap) / 2
+            s = [synthetic[name] for name in (a, b)]
+            if edges == "real":
+                s = [v.clip(real[v.name].min(), real[v.name].max()) for v in s]
+            scores[a, b] = 1 - abs(slow_rho(real[a], real[b]) - slow_rho(*s)) / 2
             continue
         r, s = list(real[a]), list(synthetic[a])
         if a in numeric and edges == "real":
@@ -128,7 +149,9 @@ def random_table(n, rng, shift):
 def test_shape_and_trend_equal_the_slow_reference(edges):
     rng = np.random.default_rng(3)
     real, synthetic = random_table(301, rng, 0), random_table(257, rng, 40)
+    # One column inside the real range, one that goes beyond it.
     synthetic["x"] = (synthetic["x"] * 64 // 2) / 64
+    synthetic["y"] *= 1.5
     names = ["x", "y"], ["few", "many", "more"]
     got = shape(real, synthetic, *names).table.set_index("column")["score"]
     for column in got.index:
@@ -170,6 +193,90 @@ def test_one_outlier_moves_real_edges_little_and_own_edges_much():
         moved[edges] = 1 - pairs.loc[pairs["kind"] == "mixed", "score"].mean()
     assert moved["real"] < 0.005
     assert moved["sdmetrics"] > 0.3
+
+
+@pytest.mark.parametrize("spread", ["even", "heavy tails"])
+def test_one_outlier_row_does_not_decide_the_correlations(spread):
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=(2000, 1))
+    values = common + 0.5 * rng.normal(size=(2000, 6))
+    values = np.exp(values) if spread == "heavy tails" else values
+    frame = pd.DataFrame(values, columns=list("abcdef"))
+    real, synthetic = frame[:1000], frame[1000:].reset_index(drop=True)
+    wild = synthetic.copy()
+    wild.loc[0, ["a", "b"]] = 10 * frame[["a", "b"]].max()
+
+    def moved(edges):
+        before, after = (
+            trend(real, table, list("abcdef"), [], edges) for table in (synthetic, wild)
+        )
+        return abs(before.value - after.value)
+
+    assert moved("real") < 0.005
+    assert moved("sdmetrics") > 0.02
+
+
+def test_numbers_within_the_real_range_are_correlated_as_they_are():
+    rng = np.random.default_rng(1)
+    real = random_table(300, rng, 0)
+    synthetic = real.iloc[rng.integers(300, size=200)]
+    ours, theirs = (
+        trend(real, synthetic, ["x", "y"], [], edges).table
+        for edges in ("real", "sdmetrics")
+    )
+    pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
+
+
+def test_holes_are_treated_as_sdmetrics_treats_them():
+    real, synthetic = (
+        some_holes(fractions(*given)) for given in ((400, 1, 0.0), (350, 5, 1.3))
+    )
+    columns = shape(real, synthetic, *HOLED, holes=True)
+    assert columns.table["score"].tolist() == pytest.approx(
+        SDMETRICS_HOLED_SHAPE, abs=1e-12
+    )
+    result = trend(real, synthetic, *HOLED, "sdmetrics", holes=True)
+    pairs = result.table.set_index(["first", "second"])["score"].to_dict()
+    order = combinations([*HOLED[0], *HOLED[1]], 2)
+    want = dict(zip(order, SDMETRICS_HOLED_TREND, strict=True))
+    assert pairs == pytest.approx(want, abs=1e-12)
+    assert result.value == pytest.approx(np.mean(SDMETRICS_HOLED_TREND), abs=1e-12)
+
+
+def test_complete_tables_score_the_same_when_holes_are_allowed():
+    real, synthetic = fractions(400, 1, 0.0), fractions(350, 5, 1.3)
+    for score in (shape, partial(trend, edges="sdmetrics")):
+        plain = score(real, synthetic, NUMERIC, CATEGORICAL).table
+        allowed = score(real, synthetic, NUMERIC, CATEGORICAL, holes=True).table
+        pd.testing.assert_frame_equal(plain, allowed, rtol=0, atol=1e-14)
+
+
+def test_numbers_never_seen_together_have_no_score():
+    x = np.arange(6.0)
+    real = pd.DataFrame({"x": x, "y": x, "z": x})
+    real.loc[:2, "y"] = None
+    real.loc[3:, "z"] = None
+    synthetic = pd.DataFrame({"x": x, "y": x, "z": -x})
+    result = trend(real, synthetic, list("xyz"), [], "sdmetrics", holes=True)
+    assert result.table["score"].tolist() == pytest.approx([1, 0, np.nan], nan_ok=True)
+    assert result.value == pytest.approx(0.5)
+
+
+def test_holes_are_refused_unless_allowed():
+    real = pd.DataFrame({"x": [1.0, None], "g": ["a", None]})
+    whole = pd.DataFrame({"x": [1.0, 2.0], "g": ["a", "b"]})
+    for names in (["x"], []), ([], ["g"]):
+        for tables in (real, whole), (whole, real):
+            with pytest.raises(DataError, match="is complete"):
+                shape(*tables, *names)
+            with pytest.raises(DataError, match="is complete"):
+                trend(*tables, *names, edges="sdmetrics")
+    with pytest.raises(UsageError, match="remasked"):
+        trend(real, whole, ["x"], ["g"], holes=True)
+    empty = whole.assign(x=np.nan, g=None)
+    for name, names in ("x", (["x"], [])), ("g", ([], ["g"])):
+        with pytest.raises(DataError, match=f"'{name}' of the synthetic table has no"):
+            shape(real, empty, *names, holes=True)
 
 
 def test_a_collapsed_column_is_scored_not_dropped():

@@ -74,6 +74,19 @@ def test_the_difference_to_the_plain_comparison_is_where_the_holes_are(case):
     assert result.frame[kept].equals(truth[kept])
 
 
+def test_one_outlier_row_does_not_decide_the_correlations(case):
+    real, truth, *_ = case
+    wild = truth.copy()
+    wild.loc[0, NUMERIC] = 10 * truth[NUMERIC].max()
+    # The same generator hides the same cells, but for the wild row.
+    before, after = (
+        remasked(real, rows, NUMERIC, CATEGORICAL, rng=np.random.default_rng(1))
+        for rows in (truth, wild)
+    )
+    assert abs(before.trend_complete - after.trend_complete) < 0.001
+    assert abs(before.trend - after.trend) < 0.001
+
+
 def test_independent_columns_are_caught_by_trend(case):
     real, truth, *_ = case
     good = remasked(real, truth, NUMERIC, CATEGORICAL, rng=np.random.default_rng(1))

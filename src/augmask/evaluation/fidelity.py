@@ -14,21 +14,35 @@ Trend averages over all pairs of columns:
 The paper leaves the last case open and the field computes it with sdmetrics, which
 cuts each table at its own minimum and maximum. One outlier then moves every bin, and a
 perfect sampler can score below independent columns. `edges="real"` cuts both tables at
-the real table's edges; `edges="sdmetrics"` is there for comparison with published
-numbers.
+the real table's edges, the outer bins being open, and likewise takes synthetic numbers
+beyond the real range for its ends when it correlates; `edges="sdmetrics"` is there for
+comparison with published numbers.
+
+Both tables are complete. `holes=True` is for the number that sdmetrics gives for a
+table with holes, and for nothing else: where holes depend on other columns (MAR), the
+right complete rows differ from the observed values and lose by it. For a judgement, see
+`augmask.evaluation.incomplete`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from augmask.errors import UsageError
-from augmask.evaluation.columns import Codes, Floats, check_tables, level_codes, numbers
+from augmask.errors import DataError, UsageError
+from augmask.evaluation.columns import (
+    Codes,
+    Floats,
+    Frames,
+    check_tables,
+    level_codes,
+    numbers,
+)
 from augmask.evaluation.score import Score
 
 BINS = 10
@@ -47,12 +61,16 @@ def _without_float_noise(values: Floats) -> Floats:
 
 def ks_distance(real: Floats, synthetic: Floats) -> float:
     """Return sup |F_r - F_s|, the two-sample Kolmogorov-Smirnov distance."""
-    real = np.sort(_without_float_noise(real))
-    synthetic = np.sort(_without_float_noise(synthetic))
-    steps = np.concatenate([real, synthetic])
-    f_real = np.searchsorted(real, steps, side="right") / len(real)
-    f_synthetic = np.searchsorted(synthetic, steps, side="right") / len(synthetic)
-    return float(np.abs(f_real - f_synthetic).max())
+    parts = [np.sort(_without_float_noise(v)) for v in (real, synthetic)]
+    both = np.concatenate(parts)
+    # Two sorted runs: a stable sort only merges them.
+    order = np.argsort(both, kind="stable")
+    steps = both[order]
+    last = np.flatnonzero(np.append(steps[1:] != steps[:-1], True))
+    below_real = np.cumsum(order < len(real))[last]
+    below_synthetic = last + 1 - below_real
+    gaps = below_real / len(real) - below_synthetic / len(synthetic)
+    return float(np.abs(gaps).max())
 
 
 def tv_distance(real: Codes, synthetic: Codes, n_cells: int) -> float:
@@ -83,9 +101,41 @@ def pearson(columns: Sequence[Floats]) -> Floats:
     return np.asarray(stacked @ stacked.T, dtype=np.float64)
 
 
+def _pearson_where_seen(columns: Sequence[Floats]) -> Floats:
+    """Return Pearson correlations, each on the rows that show both columns.
+
+    NaN for two columns that no row shows together.
+    """
+    seen = [~np.isnan(values) for values in columns]
+    if all(column.all() for column in seen):
+        return pearson(columns)
+    # Columns tend to be missing together, so that many pairs share their rows.
+    groups: dict[bytes, list[tuple[int, int]]] = {}
+    for i, j in combinations(range(len(columns)), 2):
+        groups.setdefault((seen[i] & seen[j]).tobytes(), []).append((i, j))
+    rho = np.full((len(columns), len(columns)), np.nan)
+    for key, pairs in groups.items():
+        rows = np.frombuffer(key, dtype=bool)
+        if rows.any():
+            used = np.unique(pairs)
+            i, j = np.searchsorted(used, np.transpose(pairs))
+            found = pearson([columns[k][rows] for k in used])
+            rho[tuple(np.transpose(pairs))] = found[i, j]
+    return rho
+
+
+def clipped(real: Floats, synthetic: Floats) -> Floats:
+    """Return synthetic numbers, those beyond the real range moved to its ends.
+
+    A single wild row would otherwise decide a correlation: the open outer bins take
+    such a value for an extreme one, and so do the correlations.
+    """
+    return np.clip(synthetic, real.min(), real.max())
+
+
 def _edges(values: Floats) -> Floats:
     """Return the edges of equal-width bins; a constant sits in the middle of them."""
-    low, high = float(values.min()), float(values.max())
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, BINS + 1)
@@ -97,8 +147,33 @@ def binned(real: Floats, synthetic: Floats, edges: str) -> tuple[Codes, Codes]:
         # Leaving out the two outer edges is the same as setting them to -inf and inf.
         inner = _edges(real)[1:-1]
         return np.digitize(real, inner), np.digitize(synthetic, inner)
-    # With the last edge kept, the maximum has a code of its own, as in sdmetrics.
+    # With the last edge kept, the maximum has a code of its own, as in sdmetrics. A
+    # hole gets the same code, because NaN sorts after every number.
     return np.digitize(real, _edges(real)), np.digitize(synthetic, _edges(synthetic))
+
+
+def _check_seen(
+    seen: Iterable[npt.NDArray[np.bool_]], tables: Frames, name: str
+) -> None:
+    """Raise unless each table shows at least one value of a column."""
+    for label, column in zip(tables, seen, strict=True):
+        if not column.any():
+            raise DataError(
+                f"A column to be compared has observed values, but {name!r} of the "
+                f"{label} table has none; leave it out."
+            )
+
+
+def _numbers(tables: Frames, name: str, holes: bool) -> list[Floats]:
+    values = numbers(tables, name, holes)
+    _check_seen((~np.isnan(v) for v in values), tables, name)
+    return values
+
+
+def _level_codes(tables: Frames, name: str, holes: bool) -> tuple[list[Codes], int]:
+    codes, levels, _ = level_codes(tables, name, holes)
+    _check_seen((c >= 0 for c in codes), tables, name)
+    return codes, len(levels)
 
 
 def shape(
@@ -106,6 +181,8 @@ def shape(
     synthetic: pd.DataFrame,
     numeric: Sequence[str],
     categorical: Sequence[str],
+    *,
+    holes: bool = False,
 ) -> Score:
     """Compare every column's distribution.
 
@@ -116,6 +193,9 @@ def shape(
     numeric, categorical : sequence of str
         The columns to compare. Dates may be listed as numeric, booleans as either.
         Levels are compared by value, see `augmask.evaluation.columns`.
+    holes : bool
+        Leave missing values out, as sdmetrics does, instead of refusing them. This
+        compares observed values only, and is wrong under MAR.
 
     Returns
     -------
@@ -138,11 +218,12 @@ def shape(
     check_tables(tables, numeric, categorical)
     lines: list[tuple[str, str, float]] = []
     for name in numeric:
-        r, s = numbers(tables, name)
+        r, s = (v[~np.isnan(v)] for v in _numbers(tables, name, holes))
         lines.append((name, "numeric", 1 - ks_distance(r, s)))
     for name in categorical:
-        (a, b), levels, _ = level_codes(tables, name)
-        lines.append((name, "categorical", 1 - tv_distance(a, b, len(levels))))
+        codes, n_levels = _level_codes(tables, name, holes)
+        a, b = (c[c >= 0] for c in codes)
+        lines.append((name, "categorical", 1 - tv_distance(a, b, n_levels)))
     table = pd.DataFrame(lines, columns=["column", "kind", "score"])
     return Score(float(table["score"].mean()), table)
 
@@ -153,6 +234,8 @@ def trend(
     numeric: Sequence[str],
     categorical: Sequence[str],
     edges: Literal["real", "sdmetrics"] = "real",
+    *,
+    holes: bool = False,
 ) -> Score:
     """Compare the dependence within every pair of columns.
 
@@ -167,14 +250,22 @@ def trend(
     edges : {"real", "sdmetrics"}
         Where numeric columns are cut when paired with categorical ones: at ten
         equal-width bins of the real table with open ends, or at those of each table
-        by itself.
+        by itself. With "real", synthetic numbers beyond the real range also enter the
+        correlations as its ends, so that no single row can decide them; tables within
+        the range are not touched.
+    holes : bool
+        Only with `edges="sdmetrics"`: treat missing values as sdmetrics does instead of
+        refusing them. Correlations take the rows that show both columns; a missing
+        category is one more level; a missing number, paired with a category, counts as
+        the maximum. Complete rows lose by every hole of the real table.
 
     Returns
     -------
     Score
         The table has one line per pair: `first`, `second`, `kind`, `score`, and for
         two numeric columns their correlations `real` and `synthetic`. A single column
-        has no pairs; the value is then NaN.
+        has no pairs; the value is then NaN. So is the score of two numeric columns that
+        are never seen together; the mean leaves it out.
 
     Examples
     --------
@@ -190,19 +281,27 @@ def trend(
         raise UsageError(
             f"`edges` is 'real' or 'sdmetrics', not {edges!r}; choose one of them."
         )
+    if holes and edges == "real":
+        raise UsageError(
+            "`holes` repeats what sdmetrics makes of missing values, but `edges` is "
+            "'real'; pass edges='sdmetrics', or score with `incomplete.remasked`."
+        )
     tables = {"real": real, "synthetic": synthetic}
     check_tables(tables, numeric, categorical)
-    values = {name: numbers(tables, name) for name in numeric}
+    values = {name: _numbers(tables, name, holes) for name in numeric}
     coded: dict[str, tuple[Codes, Codes, int]] = {}
     for name, (r, s) in values.items():
         coded[name] = (*binned(r, s, edges), BINS + 2)
     for name in categorical:
-        (a, b), levels, _ = level_codes(tables, name)
-        coded[name] = (a, b, len(levels))
+        codes, n_levels = _level_codes(tables, name, holes)
+        a, b = (np.where(c < 0, n_levels, c) for c in codes)
+        coded[name] = (a, b, n_levels + holes)
 
     lines: list[tuple[str, str, str, float, float, float]] = []
-    rho_real = pearson([r for r, _ in values.values()])
-    rho_synthetic = pearson([s for _, s in values.values()])
+    rho_real = _pearson_where_seen([r for r, _ in values.values()])
+    rho_synthetic = _pearson_where_seen(
+        [clipped(r, s) if edges == "real" else s for r, s in values.values()]
+    )
     for i, j in combinations(range(len(numeric)), 2):
         rho = float(rho_real[i, j]), float(rho_synthetic[i, j])
         score = 1 - abs(rho[0] - rho[1]) / 2
@@ -216,5 +315,7 @@ def trend(
         lines.append((first, second, kind, score, np.nan, np.nan))
     table = pd.DataFrame(
         lines, columns=["first", "second", "kind", "score", "real", "synthetic"]
-    ).astype({"score": np.float64})
+    )
+    # Of no pairs at all, pandas would make a column of objects.
+    table["score"] = table["score"].to_numpy(dtype=np.float64)
     return Score(float(table["score"].mean()), table)

@@ -28,6 +28,7 @@ from augmask.evaluation.columns import check_tables, level_codes, numbers
 from augmask.evaluation.fidelity import (
     BINS,
     binned,
+    clipped,
     ks_distance,
     pearson,
     tv_distance,
@@ -93,7 +94,8 @@ class Remasked:
     pairs : pandas.DataFrame
         One line per pair: `first`, `second`, `kind`, `rows` (real rows that show
         both), `remasked`, `complete`; for two numeric columns the correlations `real`,
-        `rho_remasked`, `rho_complete`.
+        `rho_remasked`, `rho_complete`, synthetic numbers beyond the observed range
+        taken for its ends, as in `fidelity.trend`.
     frame : pandas.DataFrame
         The re-masked synthetic table.
     """
@@ -122,6 +124,7 @@ class _Column:
     kind: str
     real: Values
     synthetic: Values
+    synthetic_clipped: Values
     real_codes: Values
     synthetic_codes: Values
     n_codes: int
@@ -141,13 +144,15 @@ def _column(
     tables = {"real": real.loc[real_seen, [name]], "synthetic": synthetic[[name]]}
     r: Values
     s: Values
+    within: Values
     if numeric:
         r, s = numbers(tables, name)
         r_codes, s_codes = binned(r, s, "real")
+        within = clipped(r, s)
         n_codes = BINS + 2
     else:
         (r_codes, s_codes), levels, _ = level_codes(tables, name)
-        r, s, n_codes = r_codes, s_codes, len(levels)
+        r, s, within, n_codes = r_codes, s_codes, s_codes, len(levels)
 
     def spread(values: Values) -> Values:
         whole = np.zeros(len(real), dtype=values.dtype)
@@ -156,7 +161,7 @@ def _column(
 
     kind = "numeric" if numeric else "categorical"
     return _Column(
-        kind, spread(r), s, spread(r_codes), s_codes, n_codes, real_seen, seen
+        kind, spread(r), s, within, spread(r_codes), s_codes, n_codes, real_seen, seen
     )
 
 
@@ -183,7 +188,7 @@ def _pair(
         return np.nan, np.nan, np.nan
     if a.kind == b.kind == "numeric":
         rho = _rho(a.real[real], b.real[real])
-        rho_synthetic = _rho(a.synthetic[seen], b.synthetic[seen])
+        rho_synthetic = _rho(a.synthetic_clipped[seen], b.synthetic_clipped[seen])
         return 1 - abs(rho - rho_synthetic) / 2, rho, rho_synthetic
     cells = a.real_codes[real] * b.n_codes + b.real_codes[real]
     other = a.synthetic_codes[seen] * b.n_codes + b.synthetic_codes[seen]

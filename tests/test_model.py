@@ -326,6 +326,14 @@ WRONG = {
         "no setting 'low_noise'",
     ),
     "solver": ({"options": {"solver": "heun"}}, "'euler', 'multistep'"),
+    "too many sampling steps": (
+        {"backbone": "tabddpm", "options": {"sampling_steps": 2000}},
+        "steps must be between 1 and 1000",
+    ),
+    "too few sampling steps": (
+        {"backbone": "tabdiff", "options": {"sampling_steps": 1}},
+        "steps must be at least 2 for TabDiff",
+    ),
     "device": ({"device": "gpu"}, "must be 'auto', 'cpu', 'cuda' or 'mps'"),
     "absent device": ({"device": "xpu"}, "not available on this machine"),
     "seed": ({"seed": 1.5}, "seed must be a whole number"),

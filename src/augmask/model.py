@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import logging
 import time
 import warnings
@@ -22,7 +19,7 @@ from augmask.augmentation.base import Augmenter
 from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings
 from augmask.device import resolve_device
-from augmask.diffusion import build_backbone, check_solver, keywords_of
+from augmask.diffusion import build_backbone, check_sampler, keywords_of
 from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import (
     ArtifactError,
@@ -39,7 +36,7 @@ from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.draw import draw_batches
 from augmask.sample.stream import check_output, write_frames
-from augmask.store import Stored, packed, restore
+from augmask.store import Stored, fingerprint, packed, restore
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
@@ -191,7 +188,12 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             self.options,
             keywords_of(self.backbone),
         )
-        check_solver(self.backbone, settings.solver)
+        check_sampler(
+            self.backbone,
+            settings.sampling_steps,
+            settings.solver,
+            **settings.network,
+        )
         log.info("preset %s (%s) on %s", name, why, device)
 
         frame = read_frame(data)
@@ -203,7 +205,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         table = _learnable(codec.encode(frame, spread))
         if parallel.size() > 1:
             parallel.check_same(
-                _fingerprint([seed, device.type], settings, table),
+                fingerprint([seed, device.type], settings, table),
                 "all processes must fit the same table with the same settings and "
                 "seed; start without torchrun to fit apart",
             )
@@ -336,7 +338,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         if path is None:
             return None
         facts = [self.backbone, self.augmenter, self.supervise, self.seed]
-        return Checkpoint(path, _fingerprint(facts, settings, table))
+        return Checkpoint(path, fingerprint(facts, settings, table))
 
     def _set_fitted(
         self,
@@ -368,15 +370,6 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError("this AugMask is not fitted yet; call fit first")
 
 
-def _fingerprint(facts: list[Any], settings: Settings, table: Table) -> str:
-    """Return a digest of a run: two with the same one do the same."""
-    text = json.dumps([*map(str, facts), dataclasses.asdict(settings)])
-    digest = hashlib.sha256(text.encode())
-    for array in (table.num, table.cat, table.observed):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
 def _learnable(table: Table) -> Table:
     """Return the table if there is something in it to learn from."""
     if len(table) < FEWEST_ROWS:
@@ -385,8 +378,8 @@ def _learnable(table: Table) -> Table:
         )
     if table.layout.n_features == 0:
         raise DataError(
-            "no column can be learned: all are constant, empty or identifiers; "
-            "declare a kind for one of them in the schema"
+            "no column can be learned: all are constant, empty or identifiers; an "
+            "identifier is learned if the schema declares its kind"
         )
     return table
 

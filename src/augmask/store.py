@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from augmask.config import Settings
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Backbone
 from augmask.errors import ArtifactError, UsageError
-from augmask.table.carrier import Layout
+from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.schema import Schema
 
@@ -43,6 +45,31 @@ def _name(part: Any) -> str:
     if isinstance(part, str):
         return part
     return OWN + getattr(part, "__name__", type(part).__name__)
+
+
+def _facts(part: Any) -> list[Any]:
+    """Return what tells one backbone, augmenter or seed from another.
+
+    Not its repr: by default that holds an address, which no second process has.
+    """
+    if isinstance(part, str | int):
+        return [part]
+    plain = (str, int, float, bool, type(None))
+    held = {} if isinstance(part, type) else getattr(part, "__dict__", {})
+    return [
+        _name(part),
+        getattr(part, "__module__", ""),
+        sorted((k, v) for k, v in held.items() if isinstance(v, plain)),
+    ]
+
+
+def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
+    """Return a digest of a run: two with the same one do the same."""
+    facts = [[_facts(part) for part in parts], dataclasses.asdict(settings)]
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    for array in (table.num, table.cat, table.observed):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:

@@ -27,8 +27,8 @@ def perturbed(table: Table, seed: int = 0) -> CDTD:
     """Return a float64 model whose every weight has moved away from its start."""
     model = build_backbone("cdtd", table.layout, seed, **SIZES)
     assert isinstance(model, CDTD)
-    model.init_from_data(table)
     model.double()
+    model.init_from_data(table)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for p in model.parameters():
@@ -130,7 +130,7 @@ def test_cell_losses_equal_the_slow_reference(make_table):
     torch.testing.assert_close(
         fast.aux["weight"], slow["weight"], rtol=1e-6, atol=1e-12
     )
-    torch.testing.assert_close(fast.aux["warp"], slow["warp"], rtol=1e-5, atol=1e-12)
+    torch.testing.assert_close(fast.aux["warp"], slow["warp"], rtol=1e-6, atol=1e-12)
 
 
 def test_parameter_count_of_the_papers_size():

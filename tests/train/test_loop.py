@@ -11,7 +11,7 @@ import torch
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings
-from augmask.diffusion import build_backbone
+from augmask.diffusion import BACKBONES, build_backbone
 from augmask.errors import ArtifactError, TrainingDiverged
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.data import TrainingData, hidden_cells
@@ -22,16 +22,16 @@ CPU = torch.device("cpu")
 SMALL = {"width": 16, "depth": 1, "time_width": 16, "batch": 16, "warmup": 10}
 
 
-def make_trainer(table, holdout=0.1, **changes) -> Trainer:
+def make_trainer(table, holdout=0.1, backbone="cdtd", **changes) -> Trainer:
     settings = Settings().replace({**SMALL, "holdout": holdout, **changes}, None)
     completions = complete(
         resolve_augmenter("ecdf"), table, Draws("stack", 2), np.random.default_rng(0)
     )
-    backbone = build_backbone("cdtd", table.layout, 0, **settings.network)
-    backbone.init_from_data(completions.table)
+    built = build_backbone(backbone, table.layout, 0, **settings.network)
+    built.init_from_data(completions.table)
     hidden = hidden_cells(table.observed, settings.holdout, np.random.default_rng(1))
     data = TrainingData(completions, "observed", hidden, 0, CPU)
-    return Trainer(backbone, data, settings, 0, CPU)
+    return Trainer(built, data, settings, 0, CPU)
 
 
 def weights(trainer) -> list[torch.Tensor]:
@@ -76,26 +76,29 @@ class Killed(Exception):
     pass
 
 
-def test_a_killed_run_ends_like_an_unbroken_one(make_table, tmp_path):
+@pytest.mark.parametrize("backbone", list(BACKBONES))
+def test_a_killed_run_ends_like_an_unbroken_one(
+    make_table, monkeypatch, tmp_path, backbone
+):
+    monkeypatch.setattr("augmask.train.loop.LOOK", 10)
     table = make_table(n=50)
-    whole = make_trainer(table, steps=300)
+    whole, killed, resumed = (
+        make_trainer(table, backbone=backbone, steps=40) for _ in range(3)
+    )
     expected = train(whole)
+    step = killed.step
 
-    path = tmp_path / "run.checkpoint"
-
-    def kill(phase, done, total, numbers):
-        if done >= 170:
+    def until_killed(done):
+        if killed.steps_done == 29:
             raise Killed
+        step(done)
 
+    killed.step = until_killed
+    path = tmp_path / "run.checkpoint"
     with pytest.raises(Killed):
-        train(
-            make_trainer(table, steps=300),
-            progress=kill,
-            checkpoint=Checkpoint(path, "x", every=0),
-        )
-    resumed = make_trainer(table, steps=300)
+        train(killed, checkpoint=Checkpoint(path, "x", every=0))
     found = train(resumed, checkpoint=Checkpoint(path, "x", every=0))
-    assert resumed.steps_done == 300
+    assert resumed.steps_done == 40
     for a, b in zip(weights(whole), weights(resumed), strict=True):
         assert torch.equal(a, b)
     for a, b in zip(expected.history, found.history, strict=True):

@@ -86,13 +86,22 @@ def keywords_of(backbone: Any) -> list[str] | None:
     return list(signature.parameters)[1:]
 
 
-def check_solver(backbone: Any, solver: str) -> None:
-    """Raise unless the backbone has the solver; an empty name is its published one."""
+def check_sampler(backbone: Any, steps: int, solver: str, **keywords: Any) -> None:
+    """Raise now if sampling would be refused after a long training.
+
+    An empty solver is the backbone's published one. Our own backbones are rehearsed on
+    a table of one column; of a user's only the names of its solvers can be known.
+    """
     known = getattr(resolve_backbone(backbone), "solvers", None)
     if solver and known is not None and solver not in known:
         raise UsageError(
             f"solver must be one of {tuple(known)} for this backbone, got {solver!r}"
         )
+    if isinstance(backbone, str):
+        from augmask.table.carrier import Layout
+
+        toy: Any = build_backbone(backbone, Layout(("x",), (), ()), 0, **keywords)
+        toy.check_sampler(steps, solver or toy.solvers[0])
 
 
 def build_backbone(

@@ -29,6 +29,7 @@ from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.schedule import TimeWarp, low_discrepancy
+from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
 
 SIGMA_MAX_NUM = 80.0
@@ -231,6 +232,13 @@ class CDTD(nn.Module):
 
     # -- sampling ---------------------------------------------------------------
 
+    def check_sampler(self, steps: int, solver: str) -> None:
+        """Raise unless `sample` takes these steps and this solver."""
+        if solver not in self.solvers:
+            raise UsageError(f"solver must be one of {self.solvers}, got {solver!r}")
+        if steps < 1:
+            raise UsageError(f"steps must be at least 1 for CDTD, got {steps}")
+
     @torch.no_grad()
     def sample(
         self,
@@ -252,6 +260,7 @@ class CDTD(nn.Module):
             First order as published, or second order with the memory of one step
             (DPM-Solver++ 2M), which needs fewer steps for the same error.
         """
+        self.check_sampler(steps, solver)
         points = self._points()
         kind: dict[str, Any] = {"dtype": points.dtype, "device": points.device}
         block = points.new_zeros(self.ragged.n_slots, self.n_cat, self.cat_width)

@@ -35,7 +35,7 @@ from augmask.diffusion.nets import TimeEmbedding, mlp
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.schedule import low_discrepancy
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError
 from augmask.table.carrier import FloatArray, Layout, Table
 
 BETA_MAX = 0.999
@@ -266,6 +266,16 @@ class TabDDPM(nn.Module):
 
     # -- sampling -----------------------------------------------------------------
 
+    def check_sampler(self, steps: int, solver: str) -> None:
+        """Raise unless `sample` takes these steps and this solver."""
+        if solver not in self.solvers:
+            raise UsageError(f"solver must be one of {self.solvers}, got {solver!r}")
+        if not 1 <= steps <= self.timesteps:
+            raise UsageError(
+                f"steps must be between 1 and {self.timesteps}, the timesteps that "
+                f"TabDDPM was built with, got {steps}"
+            )
+
     @torch.no_grad()
     def sample(
         self,
@@ -287,14 +297,7 @@ class TabDDPM(nn.Module):
             Numbers move by random steps of variance 1 - α as published, or without
             fresh noise (DDIM). Categories are drawn in both.
         """
-        if not 1 <= steps <= self.timesteps:
-            raise UsageError(
-                f"steps must be between 1 and {self.timesteps}, the number of times "
-                f"that TabDDPM was built with, got {steps}"
-            )
-        if solver not in self.solvers:
-            hint = did_you_mean(solver, self.solvers)
-            raise UsageError(f"TabDDPM has no solver {solver!r}{hint}")
+        self.check_sampler(steps, solver)
         weight = self.head.weight
         kind: dict[str, Any] = {"dtype": weight.dtype, "device": weight.device}
         visited = sampling_times(self.timesteps, steps)

@@ -221,6 +221,13 @@ class TabDiff(nn.Module):
 
     # -- sampling ---------------------------------------------------------------
 
+    def check_sampler(self, steps: int, solver: str) -> None:
+        """Raise unless `sample` takes these steps and this solver."""
+        if solver not in self.solvers:
+            raise UsageError(f"solver must be one of {self.solvers}, got {solver!r}")
+        if steps < 2:
+            raise UsageError(f"steps must be at least 2 for TabDiff, got {steps}")
+
     @torch.no_grad()
     def sample(
         self,
@@ -244,10 +251,7 @@ class TabDiff(nn.Module):
             order with the memory of one step (DPM-Solver++ 2M, `steps` calls), which is
             enough with few steps. Categories are revealed in the same way by both.
         """
-        if solver not in self.solvers:
-            raise UsageError(f"solver must be one of {self.solvers}, got {solver!r}")
-        if steps < 2:
-            raise UsageError(f"steps must be at least 2 for TabDiff, got {steps}")
+        self.check_sampler(steps, solver)
         like = self.net.expand.weight
         t = torch.linspace(1, 0, steps, dtype=like.dtype, device=like.device)
         sigma = self.schedules.sigma(t)

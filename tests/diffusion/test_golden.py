@@ -1,0 +1,158 @@
+"""Numbers that must stay: one tiny float64 model per backbone.
+
+`golden.json` holds what the backbones gave when it was written: losses per cell, the
+reduced loss, a gradient norm per parameter, five sampled rows per solver, and the size
+of the first weights. The slow references beside this file say that the losses are
+right; this file says that they are still the same. It guards against a change that no
+other test has an opinion on: another order of draws from the generator, another start
+of a weight, another rounding of a schedule, a sampler that visits other times, a
+release of torch whose generator draws differently. Published results would then no
+longer follow from their seeds.
+
+Weights come from a formula and buffers are float64, so that the numbers do not hang on
+how a processor rounds in float32. After a change that is meant, rewrite the file:
+
+    python tests/diffusion/test_golden.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from augmask.diffusion import BACKBONES, build_backbone
+from augmask.diffusion.base import Batch, type_weights
+from augmask.diffusion.reduce import reduce_cells
+from augmask.table.carrier import Layout, Table
+
+GOLDEN = Path(__file__).with_name("golden.json")
+NETWORK = {"width": 6, "depth": 2, "time_width": 6}
+DIGITS = 12
+
+
+def make_table() -> Table:
+    """Return six rows without a random generator: two numbers, two categories."""
+    cell = np.arange(24).reshape(6, 4)
+    num = np.sin(1.0 + 2.3 * cell[:, :2])
+    cat = cell[:, 2:] * 7 // 3 % np.array([2, 4])
+    observed = cell % 5 != 2
+    return Table(num, cat, observed, Layout(("x", "y"), ("a", "b"), (2, 4)))
+
+
+def make_model(backbone: str, table: Table) -> Any:
+    model = build_backbone(backbone, table.layout, 0, **NETWORK).double()
+    kept = [(name, b) for name, b in model.named_buffers() if "frequencies" in name]
+    with torch.no_grad():
+        for i, (_, value) in enumerate([*model.named_parameters(), *kept]):
+            place = torch.arange(value.numel(), dtype=torch.float64)
+            wave = torch.sin(1 + i + 2.3 * place).view_as(value)
+            value.copy_(wave / value.shape[-1] ** 0.5)
+    model.init_from_data(table)
+    return model
+
+
+def exponential(empty: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw as `Tensor.exponential_` does where torch was built without Intel's MKL."""
+    uniform = torch.rand(empty.shape, generator=generator, dtype=empty.dtype)
+    return empty.copy_(-(1 - uniform).log())
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def recompute(backbone: str) -> dict[str, Any]:
+    """Return everything that the file holds of a backbone."""
+    table = make_table()
+    start = build_backbone(backbone, table.layout, 0, **NETWORK)
+    model = make_model(backbone, table)
+    batch = Batch(torch.from_numpy(table.num), torch.from_numpy(table.cat).long())
+    cell = model.cell_loss(batch, seeded())
+    loss = reduce_cells(
+        cell,
+        torch.from_numpy(table.observed),
+        model.reduction,
+        table.layout.n_num,
+        type_weights(model, torch.tensor(0.25)),
+    )
+    loss.backward()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "exponential_", exponential)
+        drawn = {s: model.sample(5, seeded(), 6, solver=s) for s in model.solvers}
+    return {
+        "start": {name: p.norm().item() for name, p in start.named_parameters()},
+        "main": cell.main.tolist(),
+        "aux": {name: aux.tolist() for name, aux in cell.aux.items()},
+        "probe": model.probe_loss(batch, seeded()).tolist(),
+        "loss": loss.item(),
+        "gradients": {
+            name: 0.0 if p.grad is None else p.grad.norm().item()
+            for name, p in model.named_parameters()
+        },
+        "samples": {s: torch.cat(rows, 1).tolist() for s, rows in drawn.items()},
+    }
+
+
+def assert_close(found: Any, expected: Any, rtol: float, where: str) -> None:
+    """Compare two trees of numbers."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), where
+        for name, value in expected.items():
+            assert_close(found[name], value, rtol, f"{where}/{name}")
+    else:
+        np.testing.assert_allclose(
+            found, expected, rtol=rtol, atol=1e-12, err_msg=where
+        )
+
+
+@pytest.mark.parametrize("backbone", list(BACKBONES))
+def test_the_numbers_are_those_of_the_file(backbone):
+    expected = json.loads(GOLDEN.read_text())[backbone]
+    found = recompute(backbone)
+    # first weights are drawn in float32, and processors round its logarithms apart
+    assert_close(found.pop("start"), expected.pop("start"), 1e-5, "start")
+    assert_close(found, expected, 1e-9, backbone)
+
+
+def test_every_parameter_is_guarded_and_a_slip_of_1e_8_is_seen():
+    stored = json.loads(GOLDEN.read_text())
+    assert stored.keys() == BACKBONES.keys()
+    for backbone, expected in stored.items():
+        assert all(expected["gradients"].values())
+        assert len(expected["samples"]) > 1
+        with pytest.raises(AssertionError, match="loss"):
+            assert_close(
+                expected | {"loss": expected["loss"] * (1 + 1e-8)},
+                expected,
+                1e-9,
+                backbone,
+            )
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [rounded(inner) for inner in value]
+    return float(f"{value:.{DIGITS}g}")
+
+
+def rewrite() -> None:
+    """Write the file anew, one line per entry."""
+    lines = []
+    for backbone in BACKBONES:
+        parts = ",\n".join(
+            f'  "{name}": {json.dumps(rounded(value))}'
+            for name, value in recompute(backbone).items()
+        )
+        lines.append(f'"{backbone}": {{\n{parts}\n}}')
+    GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    rewrite()

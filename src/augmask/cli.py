@@ -315,14 +315,18 @@ def report(
     from augmask.report.page import write_report
 
     check_writable(named(out, "--out", ".html"))
-    fitted, known, rule = None, schema, "lgbm-s"
+    fitted: Any = None
+    known: Any = schema
+    rule = "lgbm-s"
     if model is not None:
+        from augmask.augmentation import AUGMENTERS
         from augmask.model import load
 
         fitted = load(model)
         known = fitted.schema_ if schema is None else schema
-        # A placeholder in the holes is no draw that could be scored.
-        rule = rule if fitted.augmenter == "zero" else fitted.augmenter
+        # A rule of one's own is not in the file, and a placeholder is no draw to score.
+        if fitted.augmenter in AUGMENTERS and fitted.augmenter != "zero":
+            rule = fitted.augmenter
     with reporting(as_json) as progress:
         scores = evaluate(
             *(real, synthetic, test, target),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from augmask.model import load
+
 from .conftest import make_frame
 
 
@@ -29,7 +31,10 @@ def test_a_page_with_training_curves_opens_in_a_browser(desk, run_cli, monkeypat
     )
     assert shown.code == 0, shown.err
     assert shown.out.startswith("p.html: ")
-    assert 'id="training"' in Path("p.html").read_text("utf-8")
+    page = Path("p.html").read_text("utf-8")
+    assert 'id="training"' in page
+    # The rule that is judged is the one the model was trained with.
+    assert f"by the fill rule {load('m.augmask').augmenter}" in page
     assert opened == [(desk / "p.html").as_uri()]
 
 

@@ -379,3 +379,35 @@ def test_adult_against_its_own_holdout():
     assert found["facts"]["flagged"] == []
     # kilobytes
     assert found["peak"] < 2 * 2**20
+
+
+def test_holes_that_depend_on_values_do_not_look_like_copying():
+    def skewed(seed, n=1500):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=n)
+        y = rng.exponential(size=n) ** 2 * np.where(x > 0, 3, 0.2)
+        return pd.DataFrame({"x": x, "y": y, "z": rng.normal(size=n)})
+
+    real, fresh, test = (skewed(seed) for seed in range(3))
+    often = np.random.default_rng(3).random(len(real))
+    holed = real.assign(y=real["y"].mask(often < np.where(real["x"] > 0, 0.95, 0.05)))
+    for rows in ((holed, fresh, test), (test, fresh, holed)):
+        found = am.evaluate(*rows, fill=None, n_jobs=1)
+        assert found.facts["flagged"] == []
+        assert any("got holes like" in note for note in found.facts["notes"])
+    copies = real.sample(len(real), replace=True, random_state=0)
+    assert "dcr_share_observed" in am.evaluate(holed, copies, test).facts["flagged"]
+
+
+def test_the_reference_is_met_on_as_many_rows_as_it_has():
+    real, fresh = people(400), people(400, 1)
+    for table, key in ((real, "trend"), (with_mar_holes(real), "trend_remasked")):
+        good = am.evaluate(table, fresh, fill=None).entries[key]
+        floor = independent(people(400, 1), np.random.default_rng(0))
+        broken = am.evaluate(table, floor, fill=None).entries[key]
+        # Half the rows, more chance: what counts is the number beside the reference.
+        assert good.alike < good.value
+        assert abs(good.alike - good.reference) < 2 * good.noise
+        assert broken.alike < broken.reference - good.noise
+    same = am.evaluate(REAL, FRESH, TEST).entries["trend"]
+    assert same.alike is None

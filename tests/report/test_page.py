@@ -220,3 +220,49 @@ def test_a_browser_finds_no_fault(width, make_scores, tmp_path):
     assert "CONSOLE" not in run.stderr
     assert int(re.search(r"<title>wide (\d+)", run.stdout)[1]) <= width
     assert run.stdout.count('<th class="n"><button type="button">') > 0
+
+
+def test_complete_test_rows_are_named_as_the_truth(tmp_path):
+    real, test, synthetic = mixed(300, 0, 0.2), mixed(300, 1), mixed(300, 2)
+    alone = evaluate(real, synthetic, fill="ecdf", n_jobs=1)
+    text = page_of(alone, tmp_path)
+    assert "no complete truth to compare with" in text
+    assert "by the fill rule ecdf" in text
+    beside = evaluate(real, synthetic, test, "word", fill=None, n_jobs=1)
+    text = page_of(beside, tmp_path)
+    assert "no complete truth" not in text
+    assert "The only complete truth is the test rows" in text
+    assert "Synthetic rows against the complete test rows." in text
+    assert "Training rows against test rows, on observed cells." in text
+    assert "of the skill is kept" not in text
+    assert "from real, filled" in text
+
+
+def test_rows_in_both_tables_are_named_beside_privacy(tmp_path):
+    real = mixed(400, 0)
+    scores = evaluate(real, real.sample(frac=1, random_state=0), n_jobs=1)
+    assert scores["c2st_auc"] < 0.3
+    text = page_of(scores, tmp_path)
+    section = text[text.index('id="privacy"') : text.index('id="schema"')]
+    assert "Look for copies" in section
+    fresh = page_of(evaluate(real, mixed(400, 1), n_jobs=1), tmp_path)
+    assert "Look for copies" not in fresh
+
+
+def test_the_value_of_a_constant_column_is_not_named_whatever_it_was_declared(tmp_path):
+    real = mixed(60).assign(same=np.where(np.arange(60) < 3, "Zaphod", None))
+    tables = (real, mixed(60, 1).assign(same="Zaphod"))
+    for schema in (None, {"same": {"kind": "category"}}):
+        scores = evaluate(*tables, schema=schema, fill=None, n_jobs=1)
+        assert "Zaphod" not in page_of(scores, tmp_path)
+
+
+def test_a_share_does_not_say_how_few_rows_it_is(make_scores, tmp_path):
+    real = mixed(40)
+    real.loc[:1, "x"] = np.nan
+    real.loc[:9, "word"] = None
+    text = page_of(make_scores(real, mixed(40, 1)), tmp_path)
+    assert "5.0 %" not in text
+    assert "under 12 % holes" in text
+    assert "&lt;12%" in text
+    assert "25 % holes" in text

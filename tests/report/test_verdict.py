@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from augmask.evaluation.evaluate import evaluate
 from augmask.evaluation.scores import Entry, Scores
 from augmask.report.verdict import grade, headline, judged, strip
 
@@ -67,3 +70,92 @@ def test_the_strip_takes_five_and_prefers_the_papers_numbers():
     assert [v.key for v in few] == ["shape_remasked", "c2st_auc"]
     assert "as good as real rows" in headline(chosen)
     assert "copied" in headline(chosen, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "floor", "noise", "expected"),
+    [
+        (0.88, 0.60, 0.04, "good"),  # chance explains it
+        (0.80, 0.60, 0.04, "poor"),  # chance does not
+        (0.88, 0.60, 0.20, "open"),  # chance would explain a poor one too
+        (0.91, 0.60, 0.50, "open"),  # nothing can be seen in so few rows
+    ],
+)
+def test_what_chance_explains_is_no_fault(value, floor, noise, expected):
+    entry = Entry(
+        value, 0.91, floor, "fidelity", "higher", "Trend", "", None, noise=noise
+    )
+    assert grade(entry) == expected
+    sentence = judged(scores({"trend": entry}), "trend").sentence
+    assert ("Too few rows" in sentence) == (expected == "open")
+
+
+def test_fewer_rows_of_the_reference_are_no_excuse():
+    # 0.94 seems better than 0.93, but on as many rows it is 0.89: at the floor.
+    entry = Entry(
+        0.94, 0.93, 0.94, "fidelity", "higher", "Trend", "", alike=0.89, noise=0.01
+    )
+    found = judged(scores({"trend": entry}), "trend")
+    assert found.grade == "poor"
+    assert "0.89 against 0.93 on as many rows" in found.sentence
+    assert found.mark == pytest.approx(0.98)
+
+
+def test_an_auc_below_a_guess_is_said_to_come_from_rows_in_both_tables():
+    def said(value, reference):
+        entry = Entry(value, reference, 0.9, "detection", "reference", "C2ST", "")
+        return judged(scores({"c2st_auc": entry}), "c2st_auc").sentence
+
+    assert "in both tables" in said(0.2, 0.5)
+    # Good only because real rows are as easy to tell apart.
+    assert "cannot" not in said(0.68, 0.7)
+    assert "no better than real rows from each other (0.70)" in said(0.68, 0.7)
+
+
+def test_a_floor_on_the_right_side_is_no_way_down():
+    # Independent columns have better single columns than half of the real rows.
+    entry = Entry(0.88, 0.92, 0.99, "fidelity", "higher", "Shape", "")
+    assert grade(entry) == "fair"
+
+
+def test_a_fill_rule_does_not_count_as_synthetic_rows():
+    rows = Entry(0.95, 0.95, 0.5, "incomplete", "higher", "Shape", "")
+    rule = Entry(0.5, 0.8, None, "held-out", "reference", "Held-out coverage", "")
+    cards = strip(scores({"shape_remasked": rows, "held_out_coverage_80": rule}))
+    assert headline(cards) == (
+        "1 of 1 numbers is as good as real rows; look at Held-out coverage first."
+    )
+    assert "not about the synthetic rows" in cards[1].against
+    assert "1 privacy check points" in headline(cards, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "group", "complete", "expected"),
+    [
+        ("shape", "fidelity", True, "the real table"),
+        ("shape", "fidelity", False, "the complete test rows"),
+        ("c2st_auc", "detection", False, "with holes put in against observed cells"),
+        ("dcr_share_observed", "privacy", False, "test rows, on observed cells"),
+    ],
+)
+def test_every_number_says_what_it_was_compared_with(key, group, complete, expected):
+    entry = Entry(0.9, 0.9, 0.5, group, "higher", "", "")
+    found = judged(scores({key: entry}, complete=complete), key)
+    assert found.against.endswith(expected)
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.3])
+def test_fresh_rows_of_a_small_table_are_never_called_poor(holes):
+    graded = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        drawn = []
+        for _ in range(2):
+            x = rng.normal(size=(200, 1))
+            frame = pd.DataFrame(x + rng.normal(size=(200, 3)), columns=list("xyz"))
+            drawn.append(frame.assign(word=np.where(x[:, 0] > 0, "up", "down")))
+        real = drawn[0].mask(rng.random(drawn[0].shape) < holes)
+        found = evaluate(real, drawn[1], seed=seed, fill=None, n_jobs=1)
+        graded += [judged(found, key).grade for key in found.entries]
+    assert "poor" not in graded
+    assert graded.count("good") > len(graded) / 3

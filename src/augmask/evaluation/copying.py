@@ -247,9 +247,9 @@ def of_cells(synthetic: Points, training: Points, holdout: Points) -> list[Measu
         _copies(
             near,
             other,
-            "{} of the training rows have a synthetic row that equals all their "
-            "observed cells, and {} of the real rows that were never seen: the second "
-            "is what chance alone gives.",
+            "{} of the training rows have a synthetic row that equals all the cells "
+            "compared, those that both rows of a pair show, and {} of the real rows "
+            "that were never seen: the second is what chance alone gives.",
         ),
         *_attack(near, other, " on the cells that were observed"),
     ]

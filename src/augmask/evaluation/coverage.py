@@ -56,10 +56,21 @@ class Nearest(Protocol):
         """
 
 
-def _encoded(
+def as_points(
     tables: Frames, numeric: Sequence[str], categorical: Sequence[str]
 ) -> tuple[Floats, Floats]:
-    """Return both tables as points: numbers by the real range, levels as 0/1."""
+    """Return a real and another table as points that distances are taken between.
+
+    Numbers are scaled by the range of the first table, levels become 0/1 indicators;
+    one that the first table lacks is a row of zeros.
+
+    Examples
+    --------
+    >>> real = pd.DataFrame({"x": [1.0, 5.0], "c": ["a", "b"]})
+    >>> new = pd.DataFrame({"x": [9.0], "c": ["b"]})
+    >>> as_points({"real": real, "new": new}, ["x"], ["c"])[1].tolist()
+    [[2.0, 0.0, 1.0]]
+    """
     parts: list[list[Floats]] = []
     for name in numeric:
         real, synthetic = numbers(tables, name)
@@ -170,7 +181,7 @@ def alpha_beta(
             "β-recall needs a nearest other real row, but the real table has "
             f"{len(real)} row; pass at least 2."
         )
-    x, s = _encoded(_subsample(tables, rows, rng), numeric, categorical)
+    x, s = as_points(_subsample(tables, rows, rng), numeric, categorical)
 
     centre = x.mean(axis=0)
     radii = np.quantile(distances(x, centre), LEVELS)

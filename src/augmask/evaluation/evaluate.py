@@ -25,6 +25,7 @@ from augmask.errors import AugMaskError, UsageError
 from augmask.evaluation.columns import Floats
 from augmask.evaluation.measures import (
     Found,
+    Pair,
     Pairs,
     add_coverage,
     add_detection,
@@ -40,7 +41,8 @@ from augmask.evaluation.references import (
 )
 from augmask.evaluation.scores import Scores
 from augmask.evaluation.tables import Tables, read_tables
-from augmask.evaluation.without_truth import add_held_out, add_remasked
+from augmask.evaluation.without_truth import add_held_out, add_remasked, rule_name
+from augmask.missing.model import MissingModel, with_holes
 from augmask.progress import Progress, silent
 from augmask.rng import stream
 
@@ -134,7 +136,7 @@ class _Evaluation:
         jobs = joblib.cpu_count() if self.n_jobs is None else self.n_jobs
         cover = (found, pairs, tables, self.seed, self.cache, self.n_jobs)
         steps: list[Step] = [
-            partial(add_fidelity, found, pairs, tables, ending),
+            partial(add_fidelity, found, pairs, tables, self.seed, ending),
             partial(add_coverage, *cover),
         ]
         if not ending:
@@ -160,6 +162,26 @@ class _Evaluation:
         jobs = joblib.cpu_count() if self.n_jobs is None else self.n_jobs
         add_detection(self.found, holed, self.tables, self.seed, jobs, "feature")
 
+    def _holes_alike(self, test: pd.DataFrame) -> Pair:
+        """Return real and test rows, the complete ones with holes like the others'.
+
+        Holes that depend on values leave values that are not like all values: rows
+        with such holes would seem nearer, or farther, for that reason alone.
+        """
+        tables = self.tables
+        names = [*tables.numeric, *tables.categorical]
+        real, test = tables.real[names], test[names]
+        holed, whole = (test, real) if tables.complete else (real, test)
+        model = MissingModel().fit(holed, tables.numeric)
+        seen = model.observed(whole, stream(self.seed, "privacy", "holes"))
+        whole = with_holes(whole, seen)
+        which = "real" if tables.complete else "test"
+        self.found.notes.append(
+            f"For privacy the complete {which} rows got holes like those of the other "
+            "real rows, because only like can be compared with like."
+        )
+        return (whole, holed) if tables.complete else (holed, whole)
+
     def _privacy(self) -> None:
         real, holdout = self.tables.real, self.tables.test
         if self.pair.source == "holdout":
@@ -169,6 +191,8 @@ class _Evaluation:
                 f"Privacy compares {len(real):,} real rows with {len(holdout):,} test "
                 "rows: as many of each as the shorter table has."
             )
+        elif self.tables.complete != (self.tables.complete_test is not None):
+            real, holdout = self._holes_alike(holdout)
         try:
             add_privacy(self.found, real, holdout, self.tables, self.seed, self.cache)
         except AugMaskError as error:
@@ -237,6 +261,7 @@ class _Evaluation:
             "floor": "independent columns, each with the values of the real table",
             "filled": "the real rows with means and modes in their holes",
             "target": self.target,
+            "fill": None if self.fill is None else rule_name(self.fill),
             "seed": self.seed,
             "subsample": subsample,
             "flagged": flagged,

@@ -215,6 +215,8 @@ def make_entry(
     reference: float | None = None,
     floor: float | None = None,
     *,
+    alike: float | None = None,
+    noise: float = 0.0,
     meaning: str | None = None,
     smaller: bool = False,
     says: str = "",
@@ -224,7 +226,7 @@ def make_entry(
     Parameters
     ----------
     key : str
-    value, reference, floor : float
+    value, reference, floor, alike, noise : float
     meaning : str, optional
         The key in `MEANINGS` when it is not `key` itself.
     smaller : bool
@@ -249,4 +251,6 @@ def make_entry(
         "lower" if smaller else found.better,
         found.title + (", observed cells" if key.endswith(_OBSERVED) else ""),
         f"{found.says} {says}".strip(),
+        alike,
+        noise,
     )

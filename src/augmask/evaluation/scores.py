@@ -40,6 +40,12 @@ class Entry:
         Which way is good; `reference` when nearness to the reference is.
     title, meaning : str
         Its name for people, and in a sentence what it can and cannot tell.
+    alike : float, optional
+        The value on as many rows as the reference has, if that makes a difference:
+        Shape and Trend come out lower for fewer rows.
+    noise : float
+        How far chance alone may take such a value from its reference: two and a half
+        standard errors; 0 if that is not known.
     """
 
     value: float
@@ -49,6 +55,8 @@ class Entry:
     better: Better
     title: str
     meaning: str
+    alike: float | None = None
+    noise: float = 0.0
 
 
 def _plain(value: Any) -> Any:
@@ -137,6 +145,8 @@ class Scores:
                 "reference": entry.reference,
                 "floor": entry.floor,
                 "better": entry.better,
+                "alike": entry.alike,
+                "noise": entry.noise,
             }
             for key, entry in self.entries.items()
         }

@@ -71,6 +71,10 @@ def as_text(scores: Scores) -> str:
     if facts.get("flagged"):
         flagged = ", ".join(scores.entries[key].title for key in facts["flagged"])
         lines.append(f"\nsigns of copying: {flagged}")
+    alike = [e for e in scores.entries.values() if e.alike is not None]
     if "reference" in facts:
         lines.append(f"\nreference: {facts['reference']}\nfloor: {facts['floor']}")
+    if alike:
+        numbers = ", ".join(f"{entry.title} {entry.alike:.4f}" for entry in alike)
+        lines.append(f"on as many rows as the reference: {numbers}")
     return "\n".join(lines)

@@ -15,7 +15,16 @@ from augmask.augmentation.base import Augmenter
 from augmask.errors import UsageError
 from augmask.evaluation.held_out import Calibration, calibration, hide
 from augmask.evaluation.incomplete import Remasked, remasked
-from augmask.evaluation.measures import Found, Pair, Pairs, Role, beside
+from augmask.evaluation.measures import (
+    Found,
+    Pair,
+    Pairs,
+    Role,
+    as_many_rows,
+    beside,
+    noise_of_means,
+    noise_of_shares,
+)
 from augmask.evaluation.references import mean_mode_fill
 from augmask.evaluation.tables import Tables
 from augmask.missing.model import MissingModel, with_holes
@@ -51,8 +60,8 @@ class OwnHoles(MissingModel):
         return np.asarray(self.seen)
 
 
-def _of_real_rows(pair: Pair, tables: Tables, seed: int) -> Remasked:
-    """Return how alike the observed cells of two sets of real rows are."""
+def _with_own_holes(pair: Pair, tables: Tables, seed: int) -> Remasked:
+    """Return how alike the observed cells of two tables with holes are."""
     real, other = pair
     # A column with few values may have none among the rows of one side.
     shared = [name for name in real if all(f[name].notna().any() for f in pair)]
@@ -80,7 +89,7 @@ def add_remasked(
     holed: dict[Role, Pair] = {}
     for role, (real, other) in pairs.items():
         if role == "reference":
-            results[role] = _of_real_rows((real, other), tables, seed)
+            results[role] = _with_own_holes((real, other), tables, seed)
             holed[role] = (real, other)
             continue
         results[role] = remasked(
@@ -92,6 +101,9 @@ def add_remasked(
             model=model,
         )
         holed[role] = (real, results[role].frame)
+    alike = as_many_rows(holed, seed)
+    if alike is not None:
+        results["alike"] = _with_own_holes(alike, tables, seed)
     for key, name in (
         ("shape_remasked", "shape"),
         ("trend_remasked", "trend"),
@@ -100,10 +112,19 @@ def add_remasked(
         ("rate_gap", "rate_gap"),
     ):
         numbers = {role: float(getattr(r, name)) for role, r in results.items()}
+        noise = 0.0
         if key.endswith("_complete"):
             # Whatever stood in the holes of other real rows was made up.
-            numbers.pop("reference", None)
-        found.add(key, numbers)
+            numbers = {role: numbers[role] for role in ("value", "floor")}
+        elif key.endswith("_remasked"):
+            noise = noise_of_means(
+                key, numbers["reference"], tables.numeric, tables.categorical
+            )
+        else:
+            # The largest of all columns: what is true of half the rows is chance.
+            numbers.pop("alike", None)
+            noise = numbers["reference"]
+        found.add(key, numbers, noise=noise)
     result = results["value"]
     for name in ("columns", "pairs"):
         other = getattr(results["reference"], name)
@@ -111,6 +132,17 @@ def add_remasked(
     found.parts["remasked_scores"] = result
     found.parts["remasked"] = tables.shown(result.frame)
     return holed
+
+
+def rule_name(fill: str | Augmenter) -> str:
+    """Return what a fill rule is called; an object's address tells nobody anything.
+
+    Examples
+    --------
+    >>> rule_name("ecdf"), rule_name(resolve_augmenter("ecdf"))
+    ('ecdf', 'Ecdf')
+    """
+    return fill if isinstance(fill, str) else type(fill).__name__
 
 
 def held_out_cells(
@@ -140,7 +172,8 @@ def held_out_cells(
         if drawn.layout.reserved:
             raise UsageError(
                 "Held-out cells need a rule that fills categories with levels, and "
-                f"{fill!r} fills them with a placeholder; choose another or None."
+                f"{rule_name(fill)!r} fills them with a placeholder; choose another or "
+                "None."
             )
         frame = codec.decode(drawn.num, drawn.cat, rng)
         draws.append(tables.as_read(frame, "filled", holed))
@@ -167,13 +200,18 @@ def add_held_out(
         return
     lines = result.coverage[result.coverage["nominal"] == NOMINAL]
     covered = float(np.average(lines["found"], weights=lines["cells"]))
-    found.add("held_out_coverage_80", {"value": covered, "reference": NOMINAL})
+    found.add(
+        "held_out_coverage_80",
+        {"value": covered, "reference": NOMINAL},
+        noise=noise_of_shares(NOMINAL, int(lines["cells"].sum())),
+    )
     found.add("held_out_skill", {"value": result.skill, "floor": 0.0})
     cells = int(result.columns["cells"].sum())
     found.notes.append(
         f"Held-out cells: {cells:,} observed cells, {HIDDEN_SHARE:.0%} of each column "
         f"with holes, were hidden and drawn {N_DRAWS} times by the fill rule "
-        f"{fill!r}. They judge the rule and the table, not the synthetic rows."
+        f"{rule_name(fill)!r}. They judge the rule and the table, not the synthetic "
+        "rows."
     )
     found.tables["held_out"] = result.columns
     found.tables["held_out_coverage"] = result.coverage

@@ -68,6 +68,19 @@ def short(text: Any, most: int = LABEL) -> str:
     return plain if len(plain) <= most else plain[: most - 1].rstrip() + "…"
 
 
+def least_share(share: float, rows: int) -> tuple[float, bool]:
+    """Return a share of some rows, and whether it was raised to hide a small count.
+
+    Examples
+    --------
+    >>> least_share(0.01, 100), least_share(0.2, 100), least_share(0.0, 100)
+    ((0.05, True), (0.2, False), (0.0, False))
+    """
+    if 0 < round(share * rows) < FEWEST:
+        return min(1.0, FEWEST / rows), True
+    return share, False
+
+
 def _round_step(width: float, whole: bool) -> float:
     """Return the next round number of at least `width`."""
     power = 10.0 ** math.floor(math.log10(width))

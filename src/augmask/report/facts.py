@@ -6,6 +6,7 @@ template read nothing else. Everything is sorted worst first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from augmask.table.schema import Column, Schema
 Floats = npt.NDArray[np.float64]
 
 WORST_PAIRS = 6
+ONE_VALUE = re.compile(r"(one value only): .*")
 BANDS = 120
 
 
@@ -157,10 +159,9 @@ def _pair_scores(scores: Scores) -> pd.DataFrame | None:
 
 def _safe_line(column: Column, real: pd.DataFrame) -> Line:
     """Return a column's line; a value is named only if enough rows have it."""
-    reason = column.reason
+    # Also where another kind was declared for what looks constant.
+    reason = ONE_VALUE.sub(r"\1", column.reason)
     values = real.get(column.name)
-    if column.kind == "constant":
-        reason = "one value only"
     suspects = [
         repr(value)
         for value in column.suspects

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.ndimage import gaussian_filter
 
 from augmask.evaluation.columns import Floats
-from augmask.evaluation.coverage import _encoded
+from augmask.evaluation.coverage import as_points
 from augmask.evaluation.references import mean_mode_fill
 from augmask.report.counts import FEWEST
 
@@ -125,7 +125,7 @@ def map_rows(
                 both[name] = column.fillna(value)
         real, synthetic = both.iloc[: len(real)], both.iloc[len(real) :]
     frames = {"real": real, "synthetic": synthetic}
-    x, s = _encoded(frames, numeric, categorical)
+    x, s = as_points(frames, numeric, categorical)
     half = min(len(x) // 2, len(s))
     if x.shape[1] < 2 or half < 2 * FEWEST or np.ptp(x, axis=0).max() == 0:
         return None

@@ -6,6 +6,7 @@ import math
 import webbrowser
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from matplotlib.figure import Figure
 import augmask
 from augmask.evaluation.scores import Scores
 from augmask.files import check_writable, written_whole
-from augmask.report.counts import FEWEST
+from augmask.report.counts import FEWEST, least_share
 from augmask.report.dependence import Joint
 from augmask.report.facts import Facts, Marginal, gather
 from augmask.report.plots_columns import marginal_figure
@@ -31,7 +32,7 @@ from augmask.report.plots_joint import (
 )
 from augmask.report.plots_missing import co_missing_figure, missing_map
 from augmask.report.svg import svg
-from augmask.report.verdict import RULES, headline
+from augmask.report.verdict import GUESS, RULES, Verdict, headline
 
 HERE = Path(__file__).parent
 # Columns shown in full, the worst; the others are folded.
@@ -65,6 +66,12 @@ def _percent(value: Any) -> str:
 def _few(count: int) -> str:
     """Return a count of real rows, small ones without saying how small."""
     return f"{count:,}" if count == 0 or count >= FEWEST else f"under {FEWEST}"
+
+
+def _share_of_rows(share: float, rows: int) -> str:
+    """Return a share of real rows, a small count without saying how small."""
+    shown, few = least_share(share, rows)
+    return f"under {_percent(shown)}" if few else _percent(shown)
 
 
 def _place(value: float) -> str:
@@ -165,14 +172,22 @@ def _gap_sentence(bound: float) -> str:
     )
 
 
-def _detect_sentence(auc: float, column: str) -> str:
-    if auc < 0.45:
-        return "Below 0.5: the same rows seem to stand in both tables. See privacy."
-    if auc <= 0.55:
-        return "The trees cannot tell the tables apart; the shares say nothing then."
-    if auc <= 0.7:
+def _detect_sentence(found: Verdict, column: str) -> str:
+    if found.grade in ("good", "open"):
+        return f"{found.sentence} The shares say little then."
+    if found.value < GUESS:
+        return found.sentence
+    if found.grade == "fair":
         return f"The trees find something, most of it in {column}."
     return f"The trees tell the tables apart, most of all by {column}."
+
+
+def _same_rows(found: Verdict) -> str:
+    return (
+        f"The trees of the section before have an AUC of {found.value:.2f}, well below "
+        "a guess: rows that stand in both tables were learned with one label and met "
+        "with the other. Look for copies."
+    )
 
 
 def _privacy_sentence(flagged: list[str], n: int) -> str:
@@ -258,7 +273,12 @@ def _context(f: Facts) -> dict[str, Any]:
             width=(100 * table["importance"] / largest).round(1)
         ).to_dict("records")
         first = str(table["column"].iloc[0])
-        context["detect_sentence"] = _detect_sentence(f.detection.value, first)
+        # The table may come without its number, from a metric called on its own.
+        judged = next((v for v in f.numbers if v.key == "c2st_auc"), None)
+        sentence = _detect_sentence(judged, first) if judged else ""
+        context["detect_sentence"] = sentence
+        if judged and judged.value < GUESS and judged.grade in ("fair", "poor"):
+            context["same_rows"] = _same_rows(judged)
     if f.utility is not None:
         lines = f.utility.table.to_dict("index")
         context["utility"] = list(lines.items())
@@ -279,6 +299,7 @@ def render(facts: Facts) -> str:
         "score": _score,
         "percent": _percent,
         "few": _few,
+        "share_of_rows": partial(_share_of_rows, rows=facts.rows["real"]),
         "place": _place,
         "thousands": lambda count: f"{count:,}",
     }

@@ -11,6 +11,8 @@ from augmask.report.plots import SMALL, bare, canvas, number_axis, percent, plai
 from augmask.report.svg import FAINT, INK, REAL, SYNTHETIC
 
 FEW_POINTS = 40
+# What is drawn of the training, the more telling first.
+TRAINING = {"held_out": SYNTHETIC, "loss": REAL}
 KINDS = {"numeric": ("o", "-"), "categorical": ("s", "--")}
 
 
@@ -65,19 +67,40 @@ def pit_figure(found: Calibration, kind: str) -> Figure:
 
 
 def training_figure(history: pd.DataFrame, best_step: float | None) -> Figure:
-    """Draw the loss along the training, and on cells that were held out."""
-    figure, ax = canvas(6.6, 2.2, (0.07, 0.14, 0.9, 0.82))
-    bare(ax, left=True)
-    for name, colour in (("loss", REAL), ("held_out", SYNTHETIC)):
-        if name in history:
-            part = history[["step", name]].dropna()
-            mark = "o" if len(part) < FEW_POINTS else ""
-            ax.plot(part["step"], part[name], color=colour, lw=1.5, marker=mark, ms=3)
-    if best_step is not None:
-        ax.axvline(best_step, color=FAINT, lw=1.2)
-    ax.margins(x=0.01, y=0.08)
-    number_axis(ax, dates=False, n=6)
-    ax.yaxis.set_major_formatter(plain_number)
-    ax.locator_params(axis="y", nbins=4)
-    ax.grid(axis="y", color=FAINT, lw=0.6)
+    """Draw the loss on held-out cells above, the training loss below.
+
+    Each has a scale of its own: the training loss varies by the noise that is drawn,
+    far more than the held-out loss falls.
+
+    Examples
+    --------
+    >>> history = pd.DataFrame({"step": [1, 2], "loss": [3.0, 1.0], "held_out": 0.9})
+    >>> len(training_figure(history, 2).axes)
+    2
+    """
+    curves = {
+        name: history[["step", name]].dropna()
+        for name in TRAINING
+        if name in history and history[name].notna().any()
+    }
+    high = 1.25
+    figure = Figure(figsize=(6.6, 0.25 + high * len(curves)))
+    bottom = 0.25 / figure.get_figheight()
+    share = (1 - bottom) / max(len(curves), 1)
+    last = float(history["step"].max())
+    for i, (name, part) in enumerate(reversed(curves.items())):
+        ax = figure.add_axes((0.08, bottom + share * i, 0.9, 0.84 * share))
+        bare(ax, left=True)
+        mark = "o" if len(part) < FEW_POINTS else ""
+        colour = TRAINING[name]
+        ax.plot(part["step"], part[name], color=colour, lw=1.5, marker=mark, ms=3)
+        if best_step is not None:
+            ax.axvline(best_step, color=FAINT, lw=1.2)
+        ax.margins(y=0.08)
+        ax.set_xlim(-0.01 * last, 1.01 * last)
+        number_axis(ax, dates=False, n=6)
+        ax.tick_params(labelbottom=i == 0)
+        ax.locator_params(axis="y", nbins=4)
+        ax.yaxis.set_major_formatter(plain_number)
+        ax.grid(axis="y", color=FAINT, lw=0.6)
     return figure

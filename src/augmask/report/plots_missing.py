@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from augmask.missing.describe import Missingness
-from augmask.report.counts import short
+from augmask.report.counts import least_share, short
 from augmask.report.facts import Holes
 from augmask.report.plots import SMALL, bare, canvas, faded, framed, heat, percent
 from augmask.report.svg import FAINT, INK, REAL
@@ -40,7 +40,9 @@ def missing_map(holes: Holes) -> Figure:
         "rows of the table, few holes to many", size=SMALL, color=INK, labelpad=4
     )
     side = bare(figure.add_axes((left, box[0], rate, box[1])), left=True)
-    shares = rates[names].to_numpy()
+    n_rows = holes.missing.n_rows
+    known = [least_share(float(rate), n_rows) for rate in rates[names]]
+    shares = np.array([share for share, _ in known])
     side.barh(np.arange(n), shares, 0.7, color=REAL, alpha=0.6, lw=0)
     side.set_ylim(n - 0.5, -0.5)
     # Room for the number behind the longest bar.
@@ -49,11 +51,11 @@ def missing_map(holes: Holes) -> Figure:
     side.axvline(0, color=FAINT, lw=0.8)
     side.set_xticks([])
     side.set_yticks(np.arange(n), [short(name, 26) for name in names])
-    for i, share in enumerate(shares):
+    for i, (share, few) in enumerate(known):
         side.text(
             share + 0.03 * side.get_xlim()[1],
             i,
-            percent(float(f"{share:.2g}")),
+            ("<" if few else "") + percent(float(f"{share:.2g}")),
             size=SMALL,
             va="center",
             color=INK,

@@ -1,14 +1,15 @@
 """A number, what it is read against, and the sentence that follows by rule.
 
 With v the value, r what other real rows score (the ceiling) and f what independent
-columns score (the floor):
+columns score (the floor); v is taken on as many rows as r where that matters:
 
 * short = how far v lies on the wrong side of r (either side, if nearness is good);
-* yard = |r - f|, or `YARD` when there is no floor or the floor is as good as r, as it
-  is for single columns;
-* good: short <= `SLACK`, or short / yard <= `GOOD`; fair: short / yard <= `FAIR`;
-  poor: all else. A number without a reference is not judged. Privacy is judged by the
-  tests that were made with it.
+* yard = the way from r down to f, or `YARD` when there is no floor or the floor is as
+  good as r, as it is for single columns;
+* good: short <= `SLACK`, within the noise of v - r, or short / yard <= `GOOD`; fair:
+  short / yard <= `FAIR`; poor: all else.
+* open, not judged: there is no reference, or short is within a noise so wide that it
+  would hide a poor number too. Privacy is judged by the tests that were made with it.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from augmask.evaluation.scores import Entry, Scores
 SLACK = 0.01
 YARD = 0.2
 GOOD, FAIR = 0.1, 0.35
-# A floor this near to the ceiling cannot serve as a yardstick.
-NEAR = 0.05
+# A floor this near to the ceiling, or within twice the noise, is no yardstick.
+NEAR = 0.02
 # AUC of a guess.
 GUESS = 0.5
 
 RULES = (
     f"A number is “good” if it misses what other real rows score by at most {SLACK}, "
-    f"or by at most {GOOD:.0%} of the way down to independent columns; “fair” up to "
-    f"{FAIR:.0%}; else “poor”. Where independent columns score as high as real rows, "
-    f"or were not measured, the way down counts as {YARD}. Privacy is “poor” where a "
-    "test says that the difference is more than chance."
+    "by no more than chance (two and a half standard errors), or by at most "
+    f"{GOOD:.0%} of the way down to independent columns; “fair” up to {FAIR:.0%}; else "
+    "“poor”. Where independent columns score as high as real rows, or were not "
+    f"measured, the way down counts as {YARD}. Where chance alone could hide a poor "
+    "number, it is not judged. Shape and Trend are compared on as many rows as the "
+    "reference has. Privacy is “poor” where a test says that the difference is more "
+    "than chance."
 )
 
 # The paper's five numbers where they apply, and what says most of the others.
@@ -39,9 +43,11 @@ FIVE = (
     ("shape", "shape_remasked"),
     ("trend", "trend_remasked"),
     ("alpha_precision", "c2st_auc"),
-    ("beta_recall", "held_out_coverage_80"),
-    ("mle", "dcr_share", "dcr_share_observed", "c2st_auc", "rate_gap"),
+    ("beta_recall", "dcr_share_observed", "rate_gap"),
+    ("mle", "dcr_share", "dcr_share_observed", "held_out_coverage_80", "c2st_auc"),
 )
+# What else is compared with complete test rows when the real table has holes.
+ON_TEST = ("fidelity", "coverage")
 
 
 @dataclass(frozen=True)
@@ -50,25 +56,54 @@ class Verdict:
 
     Parameters
     ----------
-    key, title, meaning : str
+    key, group, title, meaning : str
     value : float
     reference, floor : float or None
+    mark : float or None
+        The reference as it would be on as many rows as the value has.
     grade : {"good", "fair", "poor", "open"}
     sentence : str
+    against : str
+        Which rows were compared.
     """
 
     key: str
+    group: str
     title: str
     meaning: str
     value: float
     reference: float | None
     floor: float | None
+    mark: float | None
     grade: str
     sentence: str
+    against: str
 
 
 def _known(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
+
+
+def _alike(entry: Entry) -> float:
+    """Return the value on as many rows as the reference has."""
+    return entry.value if entry.alike is None else entry.alike
+
+
+def _mark(entry: Entry) -> float | None:
+    """Return the reference on as many rows as the value has."""
+    if entry.reference is None or not math.isfinite(entry.reference):
+        return None
+    return entry.reference + entry.value - _alike(entry)
+
+
+def _way_down(entry: Entry, mark: float) -> float:
+    """Return how far independent columns lie on the wrong side of real rows."""
+    f = entry.floor
+    if f is None or not math.isfinite(f):
+        return YARD
+    way = {"higher": mark - f, "lower": f - mark, "reference": abs(mark - f)}
+    found = way[entry.better]
+    return found if found >= max(NEAR, 2 * entry.noise) else YARD
 
 
 def grade(entry: Entry) -> str:
@@ -80,32 +115,48 @@ def grade(entry: Entry) -> str:
     >>> grade(entry)
     'fair'
     """
-    v, r, f = entry.value, entry.reference, entry.floor
-    if not math.isfinite(v) or r is None or not math.isfinite(r):
+    v, r, mark = _alike(entry), entry.reference, _mark(entry)
+    if not math.isfinite(v) or r is None or mark is None:
         return "open"
-    signed = {"higher": r - v, "lower": v - r, "reference": abs(v - r)}[entry.better]
+    short = {"higher": r - v, "lower": v - r, "reference": abs(v - r)}[entry.better]
     if entry.group == "detection":
         # Less than real rows is no fault, unless it is less than a guess.
-        signed = max(v - r, GUESS - v)
-    yard = abs(r - f) if f is not None and math.isfinite(f) else YARD
-    if yard < NEAR:
-        yard = YARD
-    if signed <= SLACK or signed / yard <= GOOD:
-        return "good"
-    return "fair" if signed / yard <= FAIR else "poor"
+        short = max(v - max(r, GUESS), min(r, GUESS) - v)
+    yard = _way_down(entry, mark)
+    if short <= SLACK or short / yard <= GOOD:
+        blind = entry.noise > max(SLACK, yard)
+        return "open" if blind else "good"
+    if short <= entry.noise:
+        return "open" if entry.noise / yard > FAIR else "good"
+    return "fair" if short / yard <= FAIR else "poor"
+
+
+def _detection(entry: Entry, graded: str, beside: str) -> str:
+    if graded in ("fair", "poor") and entry.value < GUESS:
+        return (
+            "Below 0.50, a guess: the same rows seem to stand in both tables. See "
+            "privacy."
+        )
+    if graded == "good":
+        return (
+            "Trees tell it from real rows no better than real rows from each other "
+            f"({entry.reference:.2f}); 0.50 is a guess."
+        )
+    can = "can partly" if graded == "fair" else "can"
+    return f"Trees {can} tell it from real rows, where 0.50 is a guess.{beside}"
 
 
 def _sentence(entry: Entry, graded: str) -> str:
     v, r, f = entry.value, entry.reference, entry.floor
-    if r is None or graded == "open":
+    if r is None or not math.isfinite(r):
         return "It was measured without a reference, so it is not judged."
-    floor = f is not None and math.isfinite(f) and abs(r - f) >= NEAR
-    beside = f" Independent columns: {f:.2f}." if floor and graded != "good" else ""
-    good = graded == "good"
-    some = {"good": "no", "fair": "somewhat", "poor": "far"}[graded]
     if entry.group == "privacy":
-        found = "No sign of copying" if good else "A sign of copying"
-        return f"{found}; without copies it is about {r:.2f}."
+        found = "No sign" if graded == "good" else "A sign"
+        return f"{found} of copying; without copies it is about {r:.2f}."
+    if graded == "open":
+        return f"Too few rows to judge: chance alone may move it by {entry.noise:.2f}."
+    good = graded == "good"
+    beside = "" if good or f is None else f" Independent columns: {f:.2f}."
     if entry.group == "coverage" and entry.better == "reference" and v > r and not good:
         return f"More than the {r:.2f} of unseen real rows: a sign of copying."
     if entry.group == "held-out":
@@ -113,17 +164,39 @@ def _sentence(entry: Entry, graded: str) -> str:
             return "Intervals for hidden cells hold what they promise."
         return f"Intervals for hidden cells are too {'narrow' if v < r else 'wide'}."
     if entry.group == "detection":
-        can = {"good": "cannot", "fair": "can partly", "poor": "can"}[graded]
-        return f"Trees {can} tell it from real rows, where 0.50 is a guess.{beside}"
+        return _detection(entry, graded, beside)
     if entry.group == "utility":
         if good:
             return "A model learns as much from it as from real rows."
         less = "somewhat" if graded == "fair" else "much"
         return f"A model learns {less} less from it than from real rows.{beside}"
+    scored = f", which score {r:.2f}"
+    if entry.alike is not None:
+        scored = f": {entry.alike:.2f} against {r:.2f} on as many rows"
     if good:
-        return f"As good as other real rows, which score {r:.2f}."
+        return f"As good as other real rows{scored}."
+    far = "Somewhat" if graded == "fair" else "Far"
     side = "below" if entry.better != "lower" else "above"
-    return f"{some.capitalize()} {side} other real rows, which score {r:.2f}.{beside}"
+    return f"{far} {side} other real rows{scored}.{beside}"
+
+
+def _against(scores: Scores, key: str) -> str:
+    """Return which rows a number compares."""
+    group, facts = scores.entries[key].group, scores.facts
+    if group == "held-out":
+        return "the fill rule against hidden cells; not about the synthetic rows"
+    if group == "privacy":
+        cells = ", on observed cells" if key.endswith("_observed") else ""
+        return f"training rows against test rows{cells}"
+    if group == "utility":
+        return "predictions for the test rows"
+    if facts.get("complete", True):
+        return "synthetic rows against the real table"
+    if group in ON_TEST:
+        return "synthetic rows against the complete test rows"
+    if key.endswith("_complete"):
+        return "complete synthetic rows against observed cells"
+    return "synthetic rows with holes put in against observed cells"
 
 
 def judged(scores: Scores, key: str) -> Verdict:
@@ -135,13 +208,16 @@ def judged(scores: Scores, key: str) -> Verdict:
         graded = "poor" if key in scores.facts.get("flagged", ()) else "good"
     return Verdict(
         key,
+        entry.group,
         entry.title,
         entry.meaning,
         entry.value,
         entry.reference if _known(entry.reference) else None,
         entry.floor if _known(entry.floor) else None,
+        _mark(entry),
         graded,
         _sentence(entry, graded),
+        _against(scores, key),
     )
 
 
@@ -164,18 +240,20 @@ def headline(verdicts: list[Verdict], n_flagged: int = 0) -> str:
     """
     if not verdicts:
         return "Nothing was measured."
-    counted = {g: [v.title for v in verdicts if v.grade == g] for g in ("good", "poor")}
-    n_judged = sum(v.grade != "open" for v in verdicts)
-    if not n_judged:
-        return "Nothing here could be judged against a reference."
-    n_good = len(counted["good"])
-    are = "is" if n_good == 1 else "are"
-    text = f"{n_good} of {n_judged} numbers {are} as good as real rows"
-    text += (
-        f"; look at {', '.join(poor)} first."
-        if (poor := counted["poor"])
-        else ("; none is poor.")
-    )
+    # A fill rule is no synthetic row; its card says what it found.
+    about_rows = [v for v in verdicts if v.group != "held-out" and v.grade != "open"]
+    n_good = sum(v.grade == "good" for v in about_rows)
+    poor = [v.title for v in verdicts if v.grade == "poor"]
+    if not about_rows:
+        text = "Nothing here could be judged: there are too few rows, or no reference"
+    else:
+        are = "is" if n_good == 1 else "are"
+        text = f"{n_good} of {len(about_rows)} numbers {are} as good as real rows"
+    if poor:
+        text += f"; look at {', '.join(poor)} first"
+    elif about_rows:
+        text += "; none is poor"
     if n_flagged:
-        text += f" {n_flagged} privacy checks point to copied rows."
-    return text
+        checks = "check points" if n_flagged == 1 else "checks point"
+        text += f". {n_flagged} privacy {checks} to copied rows"
+    return f"{text}."

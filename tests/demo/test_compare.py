@@ -25,7 +25,7 @@ def test_the_demo_leaves_tables_and_a_model(tmp_path):
     assert {p.name for p in (tmp_path / "out").iterdir()} == set(FILES)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "re-masked" in page
-    assert "readmitted" in page
+    assert "triage" in page
     synthetic = pd.read_csv(tmp_path / "out" / "clinic-synthetic.csv")
     assert synthetic.shape == (300, 19)
     assert not synthetic.isna().any().any()

@@ -341,7 +341,7 @@ def test_steps_outside_the_times_are_refused(steps):
 
 def test_an_unknown_solver_is_refused():
     model = TabDDPM(Layout(("x",), (), ()), **SIZES)
-    with pytest.raises(UsageError, match="one of .*'ddim'.*, got 'dddim'"):
+    with pytest.raises(UsageError, match=r"one of .*'ddim'.*, got 'dddim'"):
         model.sample(3, seeded(), steps=10, solver="dddim")
     with pytest.raises(UsageError, match="timesteps must be at least 2, got 1"):
         TabDDPM(Layout(("x",), (), ()), timesteps=1)

@@ -147,3 +147,28 @@ def test_a_missing_xgboost_names_the_extra(binary, monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(UsageError, match=r"augmask\[bench\]"):
         utility(*binary, *NAMES, target="y")
+
+
+@pytest.mark.parametrize("target", ["y", "x"])
+def test_with_a_cache_real_rows_are_trained_on_once(binary, target, monkeypatch):
+    import augmask.evaluation.utility as module
+
+    train, fresh, test = binary
+    plain = [utility(train, rows, test, *NAMES, target=target) for rows in binary[:2]]
+    trained = []
+    for name in ("_probabilities", "_predictions"):
+        original = getattr(module, name)
+
+        def counted(*args, original=original):
+            trained.append(len(args))
+            return original(*args)
+
+        monkeypatch.setattr(module, name, counted)
+    cache: dict = {}
+    for rows, expected in zip(binary[:2], plain, strict=True):
+        found = utility(train, rows, test, *NAMES, target=target, cache=cache)
+        assert (found.tstr, found.trtr) == (expected.tstr, expected.trtr)
+    # the training rows stood on the synthetic side once, too
+    assert len(trained) == 2
+    utility(train, fresh.iloc[1:], test, *NAMES, target=target, cache=cache)
+    assert len(trained) == 3

@@ -13,6 +13,7 @@ import pandas as pd
 
 from augmask.demo.clinic import clinic, clinic_with_holes
 from augmask.errors import DataError
+from augmask.evaluation.columns import Floats
 from augmask.evaluation.coverage import alpha_beta
 from augmask.evaluation.evaluate import evaluate
 from augmask.evaluation.fidelity import shape, trend
@@ -30,8 +31,8 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
 }
 # Enough for the order of the three to be plain, and for three fits and a report in
 # three minutes.
-STEPS = 1600
-TARGET = "readmitted"
+STEPS = 1800
+TARGET = "triage"
 MEANING = {
     "NoAug": "holes filled with the mean, and learned as if real",
     "AugFull": "holes filled with draws, and learned as if real",
@@ -71,6 +72,7 @@ class Judge:
     test: pd.DataFrame
     schema: Schema
     seed: int
+    cache: dict[str, Floats]
 
     def compare(self, name: str, rows: pd.DataFrame, seconds: float) -> Comparison:
         """Return the scores of complete rows."""
@@ -80,11 +82,18 @@ class Judge:
             [name for name, kind in kinds.items() if kind in numeric],
             [name for name, kind in kinds.items() if kind in categorical],
         )
-        alpha, beta = alpha_beta(self.truth, rows, *columns)
+        alpha, beta = alpha_beta(self.truth, rows, *columns, cache=self.cache)
         mle = None
         if util.find_spec("xgboost") is not None:
-            parts = (self.truth, rows, self.test)
-            mle = utility(*parts, *columns, TARGET, seed=self.seed).value
+            mle = utility(
+                self.truth,
+                rows,
+                self.test,
+                *columns,
+                TARGET,
+                seed=self.seed,
+                cache=self.cache,
+            ).value
         return Comparison(
             name,
             MEANING[name],
@@ -116,6 +125,7 @@ def compare_strategies(
         raise DataError(f"cannot make the folder {out}: {error.strerror}") from error
     truth, incomplete = clinic_with_holes(n, seed)
     test = clinic(n, seed + 1)
+    cache: dict[str, Floats] = {}
     for name, frame in (("incomplete", incomplete), ("truth", truth), ("test", test)):
         write_frames([frame], out / f"clinic-{name}.csv")
     for strategy, (augmenter, supervise) in STRATEGIES.items():
@@ -140,7 +150,7 @@ def compare_strategies(
         )
         model.fit(incomplete, progress=report)
         synthetic = model.sample(n, seed=seed, progress=report)
-        judge = Judge(truth, test, model.schema_, seed)
+        judge = Judge(truth, test, model.schema_, seed, cache)
         yield judge.compare(strategy, synthetic, time.monotonic() - began)
     # AugMask came last, so these are its rows and its model
     write_frames([synthetic], out / "clinic-synthetic.csv")

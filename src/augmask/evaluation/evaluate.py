@@ -223,7 +223,8 @@ class _Evaluation:
             "floor": (train, self.floor),
         }
         try:
-            add_utility(self.found, pairs, test, tables, target, self.seed % 2**31)
+            seed = self.seed % 2**31
+            add_utility(self.found, pairs, test, tables, target, seed, self.cache)
         except AugMaskError as error:
             # A test without a second class, a table without another column: the other
             # scores are none the worse for it.

@@ -298,6 +298,7 @@ def add_utility(
     tables: Tables,
     target: str,
     seed: int,
+    cache: MutableMapping[str, Floats],
 ) -> None:
     """Add MLE and its two parts; the first table of each pair is trained on too.
 
@@ -311,6 +312,7 @@ def add_utility(
         categorical=tables.categorical,
         target=target,
         seed=seed,
+        cache=cache,
     )
     results = _each(measure, pairs)
     result = results["value"]

@@ -13,8 +13,10 @@ erase the target, and it is standardised by the real training rows instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,6 +104,23 @@ def _import_xgboost() -> Any:
     return xgboost
 
 
+def _remembered(
+    cache: MutableMapping[str, Floats],
+    inputs: Sequence[npt.NDArray[Any]],
+    settings: dict[str, Any],
+    compute: Callable[[], Floats],
+) -> Floats:
+    """Return what a model answers; the same rows are trained on only once."""
+    digest = hashlib.sha256(repr(sorted(settings.items())).encode())
+    for array in inputs:
+        digest.update(str(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).data)
+    key = f"answers/{digest.hexdigest()}"
+    if key not in cache:
+        cache[key] = compute()
+    return cache[key]
+
+
 def _probabilities(
     x: npt.NDArray[np.float32],
     y: Codes,
@@ -138,12 +157,15 @@ def _classification(
     tables: Frames,
     target: str,
     settings: dict[str, Any],
+    cache: MutableMapping[str, Floats],
 ) -> Utility:
     (y_real, y_synthetic, y_test), levels, n_classes = level_codes(tables, target)
     real, synthetic, test = inputs
     areas = {}
     for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        chances = _probabilities(x, y, test, n_classes, settings)
+        ask = partial(_probabilities, x, y, test, n_classes, settings)
+        asked = settings | {"classes": n_classes}
+        chances = _remembered(cache, (x, y, test), asked, ask)
         areas[label] = _auroc_by_class(chances, y_test)
     # Two classes have one AUROC between them.
     used = slice(0, 1) if n_classes == 2 else slice(None)
@@ -160,11 +182,23 @@ def _classification(
     return Utility(tstr / trtr, tstr, trtr, "auroc", table)
 
 
+def _predictions(
+    x: npt.NDArray[np.float32],
+    y: Floats,
+    x_test: npt.NDArray[np.float32],
+    settings: dict[str, Any],
+) -> Floats:
+    """Return predicted numbers [n_test]."""
+    model = _import_xgboost().XGBRegressor(**settings).fit(x, y)
+    return np.asarray(model.predict(x_test), dtype=np.float64)
+
+
 def _regression(
     inputs: Sequence[npt.NDArray[np.float32]],
     tables: Frames,
     target: str,
     settings: dict[str, Any],
+    cache: MutableMapping[str, Floats],
 ) -> Utility:
     y_real, y_synthetic, y_test = numbers(tables, target)
     real, synthetic, test = inputs
@@ -181,8 +215,8 @@ def _regression(
 
     rmse, raw = {}, {}
     for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        model = _import_xgboost().XGBRegressor(**settings).fit(x, forward(y))
-        guess = np.asarray(model.predict(test), dtype=np.float64)
+        ask = partial(_predictions, x, forward(y), test, settings)
+        guess = _remembered(cache, (x, forward(y), test), settings, ask)
         rmse[label] = float(np.sqrt(np.mean((guess - forward(y_test)) ** 2)))
         raw[label] = float(np.sqrt(np.mean((back(guess) - y_test) ** 2)))
     measure = (
@@ -204,6 +238,7 @@ def utility(
     target: str,
     seed: int = 0,
     n_jobs: int = 1,
+    cache: MutableMapping[str, Floats] | None = None,
 ) -> Utility:
     """Compare a model trained on synthetic rows with one trained on real rows.
 
@@ -223,6 +258,9 @@ def utility(
         XGBoost's random state.
     n_jobs : int
         XGBoost's threads.
+    cache : mutable mapping, optional
+        Keeps what models answered, by content: the real rows are then trained on once
+        for several synthetic tables.
 
     Returns
     -------
@@ -257,4 +295,4 @@ def utility(
     inputs = _features(tables, *used)
     settings = MODEL | {"random_state": seed, "n_jobs": n_jobs}
     run = _regression if target in numeric else _classification
-    return run(inputs, tables, target, settings)
+    return run(inputs, tables, target, settings, {} if cache is None else cache)

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-adult bench-augment bench-memory bench-paper bench-sdmetrics
+.PHONY: help demo test test-slow lint types format clean bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-sdmetrics
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -37,6 +37,15 @@ format: $(READY)  ## rewrite files in the house style
 
 bench-adult: $(READY)  ## Adult on a CPU: time, memory, scores
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/adult_cpu.py
+
+bench-evaluate: $(READY)  ## the whole evaluation of Adult: time, memory, numbers
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/evaluate_adult.py
+
+bench-clinic: $(READY)  ## all backbones and strategies on the clinic table
+	$(BIN)/python benchmarks/clinic_backbones.py
+
+picture: demo   ## the README's picture of the report; wants Chromium
+	$(BIN)/python benchmarks/report_picture.py augmask-demo/report.html docs/report.png
 
 bench-augment: $(READY)  ## LGBM-S: processes against threads, idle and busy
 	$(BIN)/python benchmarks/augment_speed.py --data $(DATA)/adult.csv.gz

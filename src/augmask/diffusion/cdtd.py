@@ -101,7 +101,6 @@ class CDTD(nn.Module):
     solvers = ("euler", "multistep")
     group: Tensor
     entropy: Tensor
-    forbidden: Tensor
 
     def __init__(
         self,
@@ -115,7 +114,7 @@ class CDTD(nn.Module):
     ) -> None:
         super().__init__()
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
-        self.ragged = Ragged(layout.cards)
+        self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots
         self.embedding = nn.Parameter(EMBEDDING_SD * torch.randn(slots, cat_width))
         self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
@@ -128,11 +127,6 @@ class CDTD(nn.Module):
         group = torch.tensor([NUM] * self.n_num + [CAT] * self.n_cat)
         self.register_buffer("group", group.long(), persistent=False)
         self.register_buffer("entropy", torch.ones(self.n_cat))
-        # a placeholder level may be read but is never emitted
-        forbidden = torch.zeros(slots, dtype=torch.bool)
-        if layout.reserved:
-            forbidden[self.ragged.offsets + torch.tensor(layout.cards) - 1] = True
-        self.register_buffer("forbidden", forbidden, persistent=False)
 
     def init_from_data(self, table: Table) -> None:
         """Set class frequencies and entropies from observed cells.
@@ -293,7 +287,7 @@ class CDTD(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Denoise rows that share one time; placeholder levels get no weight."""
         denoised, logits = self._denoise(x_num, x_cat, sigma[None], time[None])
-        return denoised, logits.masked_fill(self.forbidden, -torch.inf)
+        return denoised, logits.masked_fill(self.ragged.forbidden, -torch.inf)
 
 
 def _smoothed_frequencies(codes: np.ndarray, card: int) -> np.ndarray:

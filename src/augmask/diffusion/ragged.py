@@ -15,6 +15,13 @@ from torch import Tensor, nn
 class Ragged(nn.Module):
     """Softmax, cross-entropy and argmax for C columns laid out flat.
 
+    Parameters
+    ----------
+    cards : tuple of int
+        Levels of each column, K_j.
+    reserved : bool
+        Whether each column's last level is a placeholder; `forbidden` marks its slot.
+
     Shape
     -----
     - logits, probabilities: [B, S]
@@ -34,8 +41,9 @@ class Ragged(nn.Module):
     column: Tensor
     member: Tensor
     pad: Tensor
+    forbidden: Tensor
 
-    def __init__(self, cards: tuple[int, ...]) -> None:
+    def __init__(self, cards: tuple[int, ...], reserved: bool = False) -> None:
         super().__init__()
         sizes = torch.tensor(cards, dtype=torch.long)
         ends = sizes.cumsum(0)
@@ -50,6 +58,11 @@ class Ragged(nn.Module):
         steps = torch.arange(max(cards, default=1))
         pad = torch.minimum(self.offsets[:, None] + steps, ends[:, None] - 1)
         self.register_buffer("pad", pad, persistent=False)
+        # a placeholder, each column's last level, may be read but is never emitted
+        forbidden = torch.zeros(self.n_slots, dtype=torch.bool)
+        if reserved:
+            forbidden[ends - 1] = True
+        self.register_buffer("forbidden", forbidden, persistent=False)
 
     def slots(self, codes: Tensor) -> Tensor:
         """Return the slot of every code."""

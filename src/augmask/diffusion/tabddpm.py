@@ -138,7 +138,6 @@ class TabDDPM(nn.Module):
     solvers = ("ancestral", "ddim")
     step_table: Tensor
     cards: Tensor
-    forbidden: Tensor
     largest: Tensor
 
     def __init__(
@@ -157,7 +156,7 @@ class TabDDPM(nn.Module):
             raise UsageError(f"timesteps must be at least 2, got {timesteps}")
         self.n_num, self.timesteps = layout.n_num, timesteps
         self.log_onehot, self.clip = log_onehot, clip
-        self.ragged = Ragged(layout.cards)
+        self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots
         self.time = TimeEmbedding(time_width)
         self.project = nn.Linear(self.n_num + slots, time_width)
@@ -174,11 +173,6 @@ class TabDDPM(nn.Module):
         self.register_buffer("step_table", both, persistent=False)
         cards = torch.tensor(layout.cards, dtype=torch.float32)
         self.register_buffer("cards", cards, persistent=False)
-        # a placeholder level may be read but is never emitted
-        forbidden = torch.zeros(slots, dtype=torch.bool)
-        if layout.reserved:
-            forbidden[self.ragged.offsets + torch.tensor(layout.cards) - 1] = True
-        self.register_buffer("forbidden", forbidden, persistent=False)
         largest = torch.full((self.n_num,), EXTREME)
         self.register_buffer("largest", largest, persistent=clip > 0)
 
@@ -322,7 +316,9 @@ class TabDDPM(nn.Module):
                 if i < steps - 1:
                     fresh = torch.randn(x_num.shape, generator=generator, **kind)
                     x_num = x_num + math.sqrt(step.beta) * fresh
-            p = self.ragged.softmax(logits.masked_fill(self.forbidden, -torch.inf))
+            p = self.ragged.softmax(
+                logits.masked_fill(self.ragged.forbidden, -torch.inf)
+            )
             x_cat = self.ragged.draw(self._back(onehot, p, step), generator)
         return Batch(x_num, x_cat)
 

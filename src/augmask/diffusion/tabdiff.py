@@ -121,7 +121,6 @@ class TabDiff(nn.Module):
 
     reduction: Reduction = "batch-by-type"
     solvers = ("heun", "multistep")
-    forbidden: Tensor
 
     def __init__(
         self,
@@ -136,16 +135,11 @@ class TabDiff(nn.Module):
     ) -> None:
         super().__init__()
         self.n_num, self.n_cat, self.anneal = layout.n_num, layout.n_cat, anneal
-        self.ragged = Ragged(layout.cards)
+        self.ragged = Ragged(layout.cards, layout.reserved)
         self.schedules = PowerSchedules(self.n_num, self.n_cat, learnable)
         self.net = Denoiser(
             self.n_num, self.ragged, width, depth, time_width, token_width
         )
-        # a placeholder level may be read but is never emitted
-        forbidden = torch.zeros(self.ragged.n_slots, dtype=torch.bool)
-        if layout.reserved:
-            forbidden[self.ragged.offsets + torch.tensor(layout.cards) - 1] = True
-        self.register_buffer("forbidden", forbidden, persistent=False)
 
     def init_from_data(self, table: Table) -> None:
         """Set nothing: no constant of TabDiff depends on the data."""
@@ -348,7 +342,7 @@ class TabDiff(nn.Module):
         """Draw classes for masked tokens, of which a share m' / m stays masked."""
         # the class whose exponential clock, of rate p, rings first
         clocks = torch.empty_like(logits).exponential_(generator=generator)
-        race = (logits - clocks.log()).masked_fill(self.forbidden, -torch.inf)
+        race = (logits - clocks.log()).masked_fill(self.ragged.forbidden, -torch.inf)
         stays = _uniform(logits, cat.shape, generator) * mask < next_mask
         cat = torch.where(masked > 0, self.ragged.argmax(race), cat)
         return cat, torch.where(stays, masked, 0.0)

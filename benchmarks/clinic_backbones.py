@@ -25,6 +25,17 @@ ROWS = 5000
 RESULT = Path(__file__).parent / "results" / "clinic_backbones.csv"
 
 
+def remember(line: dict) -> None:
+    """Put one line into the result file, in place of an older one of its kind."""
+    frame = pd.DataFrame([line])
+    if RESULT.exists():
+        keys = ["backbone", "seed", "strategy"]
+        old = pd.read_csv(RESULT)
+        frame = pd.concat([old, frame]).drop_duplicates(keys, keep="last")
+    RESULT.parent.mkdir(exist_ok=True)
+    frame.round(4).to_csv(RESULT, index=False)
+
+
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -34,7 +45,6 @@ def main() -> None:
     warnings.simplefilter("ignore", AugMaskWarning)
     truth, incomplete = clinic_with_holes(ROWS, a.seed)
     test, cache = clinic(ROWS, a.seed + 1), {}
-    lines = []
     for backbone in a.backbones:
         for strategy, (augmenter, supervise) in STRATEGIES.items():
             model = AugMask(
@@ -52,7 +62,7 @@ def main() -> None:
             found = vars(judge.compare(strategy, synthetic, seconds))
             found.pop("meaning")
             line = {"backbone": backbone, "seed": a.seed} | found
-            lines.append(line)
+            remember(line)
             print(
                 "  ".join(
                     f"{v:.3f}" if isinstance(v, float) else str(v)
@@ -60,13 +70,6 @@ def main() -> None:
                 ),
                 flush=True,
             )
-    frame = pd.DataFrame(lines)
-    if RESULT.exists():
-        keys = ["backbone", "seed", "strategy"]
-        old = pd.read_csv(RESULT)
-        frame = pd.concat([old, frame]).drop_duplicates(keys, keep="last")
-    RESULT.parent.mkdir(exist_ok=True)
-    frame.round(4).to_csv(RESULT, index=False)
 
 
 if __name__ == "__main__":

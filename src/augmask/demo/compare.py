@@ -29,9 +29,9 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
     "AugFull": ("lgbm-s", "all"),
     "AugMask": ("lgbm-s", "observed"),
 }
-# Enough for the order of the three to be plain, and for three fits and a report in
-# three minutes.
-STEPS = 1800
+# The one that learns this table fastest on a CPU, see benchmarks/clinic_backbones.py:
+# three fits and a report take two minutes.
+BACKBONE = "tabddpm"
 TARGET = "triage"
 MEANING = {
     "NoAug": "holes filled with the mean, and learned as if real",
@@ -110,7 +110,7 @@ def compare_strategies(
     out: str | Path,
     n: int = 5000,
     seed: int = 0,
-    steps: int = STEPS,
+    steps: int | None = None,
     progress: Progress = silent,
 ) -> Iterator[Comparison]:
     """Fit every strategy on the incomplete clinic table, yielding its scores.
@@ -141,10 +141,11 @@ def compare_strategies(
             progress(f"{strategy} {phase}", done, total, numbers)
 
         model = AugMask(
+            backbone=BACKBONE,
             augmenter=augmenter,
             supervise=supervise,
             preset="fast",
-            options={"steps": steps},
+            options={} if steps is None else {"steps": steps},
             seed=seed,
             device="cpu",
         )

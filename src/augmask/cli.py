@@ -40,6 +40,12 @@ Json = Annotated[
     bool, typer.Option("--json", help="print one JSON document on standard output")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="same seed, same result")]
+Real = Annotated[Path, typer.Argument(help="table that was learned from")]
+Synthetic = Annotated[Path, typer.Argument(help="complete synthetic rows")]
+Test = Annotated[
+    Path | None, typer.Option(help="real rows that the generator never saw")
+]
+Target = Annotated[str | None, typer.Option(help="column to predict, with --test")]
 
 
 @contextmanager
@@ -251,14 +257,10 @@ def sample(
 
 @app.command()
 def evaluate(
-    real: Annotated[Path, typer.Argument(help="table that was learned from")],
-    synthetic: Annotated[Path, typer.Argument(help="complete synthetic rows")],
-    test: Annotated[
-        Path | None, typer.Option(help="real rows that the generator never saw")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="column to predict, with --test")
-    ] = None,
+    real: Real,
+    synthetic: Synthetic,
+    test: Test = None,
+    target: Target = None,
     schema: SchemaFile = None,
     subsample: Annotated[
         int | None, typer.Option(help="score at most so many rows of each table")
@@ -292,18 +294,14 @@ def evaluate(
 
 @app.command()
 def report(
-    real: Annotated[Path, typer.Argument(help="table that was learned from")],
-    synthetic: Annotated[Path, typer.Argument(help="complete synthetic rows")],
+    real: Real,
+    synthetic: Synthetic,
     out: Annotated[Path, typer.Option("--out", help="page to write, *.html")],
     model: Annotated[
         Path | None, typer.Option(help="model file, for schema and training curves")
     ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="real rows that the generator never saw")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="column to predict, with --test")
-    ] = None,
+    test: Test = None,
+    target: Target = None,
     schema: SchemaFile = None,
     seed: Seed = 0,
     show: Annotated[bool, typer.Option("--open", help="show it in a browser")] = False,

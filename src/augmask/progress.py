@@ -21,6 +21,22 @@ def silent(phase: str, done: int, total: int, numbers: Mapping[str, float]) -> N
     """Report nothing."""
 
 
+class _Pace:
+    """So many reports a second, and the last of a phase in any case."""
+
+    def __init__(self, per_second: float) -> None:
+        self.interval = 1.0 / per_second
+        self._next = 0.0
+
+    def due(self, done: int, total: int) -> bool:
+        """Whether to report now."""
+        now = time.monotonic()
+        if now < self._next and done < total:
+            return False
+        self._next = now + self.interval
+        return True
+
+
 class JsonLines:
     r"""Write one JSON object a report, at most `per_second` of them a second.
 
@@ -35,17 +51,14 @@ class JsonLines:
 
     def __init__(self, stream: IO[str], per_second: float = 5.0) -> None:
         self.stream = stream
-        self.interval = 1.0 / per_second
-        self._next = 0.0
+        self._pace = _Pace(per_second)
 
     def __call__(
         self, phase: str, done: int, total: int, numbers: Mapping[str, float]
     ) -> None:
         """Write the report unless the last one is too recent and work goes on."""
-        now = time.monotonic()
-        if now < self._next and done < total:
+        if not self._pace.due(done, total):
             return
-        self._next = now + self.interval
         report = {"phase": phase, "done": done, "total": total, **numbers}
         self.stream.write(json.dumps(report) + "\n")
         self.stream.flush()
@@ -120,8 +133,7 @@ class NotebookBar:
     """
 
     def __init__(self, per_second: float = 5.0) -> None:
-        self.interval = 1.0 / per_second
-        self._next = 0.0
+        self._pace = _Pace(per_second)
         self._phases: dict[str, str] = {}
         self._place: Any = None
 
@@ -131,10 +143,8 @@ class NotebookBar:
         """Move the bar of `phase` unless it moved a moment ago and work goes on."""
         from IPython.display import HTML, display
 
-        now = time.monotonic()
-        if now < self._next and done < total:
+        if not self._pace.due(done, total):
             return
-        self._next = now + self.interval
         beside = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
         self._phases[phase] = (
             f"<div><code>{escape(phase)}</code> "

@@ -11,7 +11,7 @@ import copy
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from augmask.errors import UsageError, did_you_mean
 
@@ -64,7 +64,7 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
     if hasattr(backbone, "cell_loss") and not isinstance(backbone, type):
         return _Ready(backbone)
     if callable(backbone):
-        return backbone  # type: ignore[no-any-return]
+        return cast("Callable[..., Backbone]", backbone)
     raise UsageError(
         "a backbone is a name, a class, or a module with the methods cell_loss and "
         f"sample, got {backbone!r}"

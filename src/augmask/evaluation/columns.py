@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError, UsageError
+from augmask.table.floats import as_floats
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -36,21 +37,14 @@ def _floats(series: pd.Series, column: str, table: str, holes: bool) -> Floats:
     missing = series.isna().to_numpy(dtype=bool)
     if not holes:
         _refuse_holes(missing, column, table)
-    if isinstance(series.dtype, pd.DatetimeTZDtype):
-        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    if series.dtype.kind in "mM":
-        # Seconds, not ticks: the two tables may store different time units.
-        ticks = series.to_numpy().astype(f"{series.dtype.kind}8[us]").astype(np.int64)
-        return np.where(missing, np.nan, ticks / 1e6)
-    try:
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
+    values = as_floats(series)
+    if values is None:
         raise DataError(
             f"A numeric column holds numbers or dates, but column {column!r} of the "
             f"{table} table is {series.dtype}; list it as categorical."
-        ) from None
+        )
     _refuse_holes(~(np.isfinite(values) | missing), column, table)
-    return np.asarray(values, dtype=np.float64)
+    return values
 
 
 def check_tables(

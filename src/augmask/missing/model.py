@@ -38,6 +38,7 @@ from scipy.stats import chi2
 from augmask.errors import DataError, NotFittedError, UsageError
 from augmask.missing.simulate import punch
 from augmask.table.carrier import BoolArray
+from augmask.table.floats import as_floats
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -61,19 +62,13 @@ HOLE, RARE = 0, 1
 
 def _floats(series: pd.Series) -> Floats:
     """Return numbers as they are and dates as seconds, NaN in holes."""
-    if isinstance(series.dtype, pd.DatetimeTZDtype):
-        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    if series.dtype.kind in "mM":
-        ticks = series.to_numpy().astype(f"{series.dtype.kind}8[us]")
-        return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 1e6)
-    try:
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
+    values = as_floats(series)
+    if values is None:
         raise DataError(
             f"Column {series.name!r} was numeric in the incomplete table and must be "
             f"so here, but it is {series.dtype}; convert it."
-        ) from None
-    return np.asarray(values, dtype=np.float64)
+        )
+    return values
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-sdmetrics
+.PHONY: help demo test test-slow lint types format clean bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-rate bench-sdmetrics
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -70,6 +70,10 @@ bench-paper: $(READY)  ## the paper's setting; wants a GPU
 
 bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 	AUGMASK_DATA=$(DATA) .venv-sdmetrics/bin/python benchmarks/against_sdmetrics.py
+
+bench-rate: $(READY)  ## training steps a second of every backbone; wants a GPU
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work --tables adult
+	$(BIN)/python benchmarks/step_rate.py gpu/work
 
 clean:          ## forget the environments and the demo's output
 	rm -rf $(VENV) .venv-sdmetrics augmask-demo

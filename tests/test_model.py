@@ -347,7 +347,7 @@ def test_wrong_parameters_are_errors_before_any_work(name, monkeypatch):
     def never(*args):
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("augmask.model.read_frame", never)
+    monkeypatch.setattr("augmask.fitting.read_frame", never)
     with pytest.raises(UsageError, match=message):
         make_model(**changes).fit(make_frame())
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from augmask.model import AugMask, load
     from augmask.table.infer import infer_schema
     from augmask.table.schema import Schema
+    from augmask.together import fit_together
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ampute",
     "augment",
     "evaluate",
+    "fit_together",
     "infer_schema",
     "load",
     "observed_mean",
@@ -42,6 +44,7 @@ _HOME = {
     "ampute": "augmask.missing.simulate",
     "augment": "augmask.augmentation.frame",
     "evaluate": "augmask.evaluation.evaluate",
+    "fit_together": "augmask.together",
     "infer_schema": "augmask.table.infer",
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",

@@ -12,6 +12,11 @@ from augmask.augmentation.draws import Draws
 from augmask.errors import UsageError, did_you_mean
 
 TIES = ("middle", "spread")
+PRODUCTS = ("tf32", "bf16")
+FUSE = ("auto", "always", "never")
+# Compiling takes some 20 seconds on a GPU; a run should last longer than that.
+WORTH_FUSING = 5_000
+CHOICES = {"ties": TIES, "products": PRODUCTS, "fuse": FUSE}
 MAY_BE_ZERO = ("holdout", "patience", "warmup")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 KINDS: dict[str, tuple[type, ...]] = {
@@ -46,6 +51,11 @@ class Settings:
         Steps of the sampler, and which of the backbone's; empty for its published one.
     sampling_batch : int
         Rows generated at once.
+    products : {"tf32", "bf16"}
+        How the hidden layers multiply in training. On a CPU `tf32` is plain float32.
+    fuse : {"auto", "always", "never"}
+        Whether torch compiles the loss into fused kernels; `auto` does so for long runs
+        on a CUDA device.
     network : mapping
         What the backbone is built with, by the names of its own keywords.
     """
@@ -63,6 +73,8 @@ class Settings:
     sampling_steps: int = 200
     solver: str = ""
     sampling_batch: int = 16_384
+    products: str = "tf32"
+    fuse: str = "auto"
     network: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -77,9 +89,18 @@ class Settings:
                 raise UsageError(
                     f"{name} must be below {limit}, got {getattr(self, name)!r}"
                 )
-        if self.ties not in TIES:
-            raise UsageError(f"ties must be one of {TIES}, got {self.ties!r}")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UsageError(
+                    f"{name} must be one of {known}, got {getattr(self, name)!r}"
+                )
         Draws.parse(self.draws)
+
+    def compiled(self, device: str) -> bool:
+        """Whether the loss is compiled on a device of that type."""
+        if self.fuse == "auto":
+            return device == "cuda" and self.steps >= WORTH_FUSING
+        return self.fuse == "always"
 
     def replace(
         self, changes: Mapping[str, Any], network: Collection[str] | None = ()

@@ -2,64 +2,36 @@
 
 from __future__ import annotations
 
-import logging
-import time
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
 from augmask.artifact import read_artifact, write_artifact
-from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
-from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings
 from augmask.device import resolve_device
-from augmask.diffusion import build_backbone, check_sampler, keywords_of
-from augmask.diffusion.base import Backbone, init_from_data
+from augmask.diffusion.base import Backbone
 from augmask.errors import (
     ArtifactError,
-    AugMaskWarning,
-    DataError,
     NotFittedError,
     UsageError,
-    did_you_mean,
 )
 from augmask.files import check_writable
+from augmask.fitting import Ready, make_ready, whole_number
 from augmask.notebook import html_table
-from augmask.presets import resolve_preset
 from augmask.progress import Progress, silent
-from augmask.rng import stream, stream_seed
+from augmask.rng import stream
 from augmask.sample.draw import draw_batches
 from augmask.sample.stream import check_output, write_frames
 from augmask.store import Stored, fingerprint, packed, restore
-from augmask.table.carrier import Layout, Table
+from augmask.table.carrier import Layout
 from augmask.table.encode import Codec
-from augmask.table.frames import read_frame
-from augmask.table.infer import infer_schema
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.loop import Run, train
-from augmask.train.trainer import Trainer
-
-log = logging.getLogger("augmask")
-
-FEWEST_ROWS = 10
-SUPERVISE = ("observed", "all")
-
-
-def _whole_number(name: str, value: Any, lowest: int) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < lowest:
-        raise UsageError(
-            f"{name} must be a whole number of at least {lowest}, got {value!r}"
-        )
-    return int(value)
 
 
 class AugMask(BaseEstimator):  # type: ignore[misc]
@@ -158,100 +130,24 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         """
         with parallel.joined():
             report = progress if parallel.leads() else silent
-            return self._fit(data, schema, max_minutes, checkpoint, report)
+            if checkpoint is not None:
+                check_writable(checkpoint)
+            ready = make_ready(self, data, schema, max_minutes, report)
+            saved = self._checkpoint(checkpoint, ready)
+            self._take(ready, train(ready.trainer, ready.seconds, report, saved))
+        return self
 
-    def _fit(
-        self,
-        data: Any,
-        schema: Any,
-        max_minutes: float | None,
-        checkpoint: str | Path | None,
-        progress: Progress,
-    ) -> Self:
-        began = time.monotonic()
-        seed = _whole_number("seed", self.seed, 0)
-        if max_minutes is not None and not 0 < max_minutes < float("inf"):
-            raise UsageError(f"max_minutes must be above 0, got {max_minutes!r}")
-        if self.supervise not in SUPERVISE:
-            raise UsageError(
-                f"supervise must be 'observed' or 'all', got {self.supervise!r}"
-                + did_you_mean(str(self.supervise), SUPERVISE)
-            )
-        if checkpoint is not None:
-            check_writable(checkpoint)
-        augmenter = resolve_augmenter(self.augmenter)
-        device = parallel.own_device(resolve_device(self.device))
-        name, settings, why = resolve_preset(
-            self.preset,
-            device.type,
-            self.backbone if isinstance(self.backbone, str) else None,
-            self.options,
-            keywords_of(self.backbone),
-        )
-        check_sampler(
-            self.backbone,
-            settings.sampling_steps,
-            settings.solver,
-            **settings.network,
-        )
-        log.info("preset %s (%s) on %s", name, why, device)
-
-        frame = read_frame(data)
-        found = infer_schema(frame, schema)
-        for note in found.notes():
-            warnings.warn(note, AugMaskWarning, stacklevel=3)
-        spread = seed if settings.ties == "spread" else None
-        codec = Codec.fit(frame, found, spread)
-        table = _learnable(codec.encode(frame, spread))
-        if parallel.size() > 1:
-            parallel.check_same(
-                fingerprint([seed, device.type], settings, table),
-                "all processes must fit the same table with the same settings and "
-                "seed; start without torchrun to fit apart",
-            )
-
-        draws = Draws.parse(settings.draws)
-        completions = filled_once(
-            lambda: complete(augmenter, table, draws, stream(seed, "fill"), progress),
-            table,
-            draws,
-        )
-        backbone = build_backbone(
-            self.backbone,
-            completions.table.layout,
-            stream_seed(seed, "init"),
-            **settings.network,
-        )
-        init_from_data(backbone, completions.table)
-        backbone.to(device)
-        # a module that the caller has built may start anywhere
-        parallel.copy_lead(backbone.state_dict().values())
-        hidden = hidden_cells(table.observed, settings.holdout, stream(seed, "hidden"))
-        training = TrainingData(
-            completions, self.supervise, hidden, stream_seed(seed, "shuffle"), device
-        )
-        seconds = None
-        if max_minutes is not None:
-            seconds = parallel.lead(60 * max_minutes - (time.monotonic() - began))
-            if seconds <= 0:
-                raise UsageError(
-                    f"max_minutes={max_minutes} was used up before training began; "
-                    "give more, or choose a faster augmenter"
-                )
-        run = train(
-            Trainer(backbone, training, settings, seed, device),
-            seconds,
-            progress,
-            self._checkpoint(checkpoint, table, settings),
-        )
+    def _take(self, ready: Ready, run: Run) -> None:
+        """Keep what was learned."""
         if not run.history:
             raise UsageError(
-                f"max_minutes={max_minutes} ended before the first training step; "
-                "give more, or choose a faster augmenter"
+                f"max_minutes={ready.max_minutes} ended before the first training "
+                "step; give more, or choose a faster augmenter"
             )
-        self._set_fitted(codec, completions.table.layout, backbone, settings, name)
+        self._set_fitted(
+            ready.codec, ready.layout, ready.backbone, ready.settings, ready.preset
+        )
         self._set_run(run)
-        return self
 
     def sample(
         self, n: int, seed: int = 0, progress: Progress = silent
@@ -272,7 +168,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     ) -> Iterator[pd.DataFrame]:
         """Return `n` rows as an iterator of frames, for tables larger than memory."""
         self._check_fitted()
-        n, seed = _whole_number("n", n, 1), _whole_number("seed", seed, 0)
+        n, seed = whole_number("n", n, 1), whole_number("seed", seed, 0)
         device = resolve_device(self.device)
         self.backbone_.to(device)
         return (
@@ -332,13 +228,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     # -- the parts of fit -------------------------------------------------------
 
-    def _checkpoint(
-        self, path: str | Path | None, table: Table, settings: Settings
-    ) -> Checkpoint | None:
+    def _checkpoint(self, path: str | Path | None, ready: Ready) -> Checkpoint | None:
         if path is None:
             return None
         facts = [self.backbone, self.augmenter, self.supervise, self.seed]
-        return Checkpoint(path, fingerprint(facts, settings, table))
+        return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
 
     def _set_fitted(
         self,
@@ -368,20 +262,6 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     def _check_fitted(self) -> None:
         if not hasattr(self, "backbone_"):
             raise NotFittedError("this AugMask is not fitted yet; call fit first")
-
-
-def _learnable(table: Table) -> Table:
-    """Return the table if there is something in it to learn from."""
-    if len(table) < FEWEST_ROWS:
-        raise DataError(
-            f"a table needs at least {FEWEST_ROWS} rows to learn from, got {len(table)}"
-        )
-    if table.layout.n_features == 0:
-        raise DataError(
-            "no column can be learned: all are constant, empty or identifiers; an "
-            "identifier is learned if the schema declares its kind"
-        )
-    return table
 
 
 def load(path: str | Path, device: str = "auto", backbone: Any = None) -> AugMask:

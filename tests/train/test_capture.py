@@ -16,7 +16,7 @@ from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings
 from augmask.diffusion import BACKBONES, build_backbone
-from augmask.train.capture import WARM_UP, StepGraph
+from augmask.train.capture import WARM_UP, Compiled, StepGraph
 from augmask.train.data import TrainingData
 from augmask.train.trainer import Trainer
 
@@ -143,6 +143,67 @@ def test_a_fault_of_the_step_itself_is_not_swallowed(monkeypatch):
     graph._step = broken
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         graph()
+
+
+# -- fused kernels -----------------------------------------------------------------
+
+
+def losses_of(compiled: Compiled, count: int) -> list[float]:
+    generator = torch.Generator().manual_seed(3)
+    return [compiled(None, generator) for _ in range(count)]
+
+
+def drawn_sum(_batch, generator: torch.Generator) -> float:
+    return torch.rand(2, generator=generator).sum().item()
+
+
+def test_fused_kernels_are_used_where_torch_can_make_them(monkeypatch, caplog):
+    monkeypatch.setattr(torch, "compile", lambda f, **_: lambda *a: 100 + f(*a))
+    found = losses_of(Compiled(drawn_sum), 3)
+    assert found == [100 + value for value in expected_draws(3)]
+    assert not caplog.records
+
+
+def test_where_it_cannot_the_losses_are_as_they_are_and_that_is_told(
+    monkeypatch, caplog
+):
+    def refuses(plain, **_):
+        def call(batch, generator):
+            plain(batch, generator)  # some noise is drawn before it breaks
+            raise RuntimeError("no compiler found\nlong story")
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", refuses)
+    assert losses_of(Compiled(drawn_sum), 3) == expected_draws(3)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "training goes on without fused kernels: no compiler found"
+    )
+
+
+def test_a_fault_of_the_loss_itself_is_raised(monkeypatch, caplog):
+    def broken(_batch, _generator):
+        raise ValueError("shapes do not fit")
+
+    monkeypatch.setattr(torch, "compile", lambda f, **_: f)
+    with pytest.raises(ValueError, match="shapes do not fit"):
+        losses_of(Compiled(broken), 1)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("fuse", "device", "steps", "expected"),
+    [
+        ("auto", "cuda", 30_000, True),
+        ("auto", "cuda", 100, False),
+        ("auto", "cpu", 30_000, False),
+        ("always", "cpu", 100, True),
+        ("never", "cuda", 30_000, False),
+    ],
+)
+def test_long_runs_on_a_gpu_are_compiled(fuse, device, steps, expected):
+    assert Settings(fuse=fuse, steps=steps).compiled(device) is expected
 
 
 # -- a real GPU --------------------------------------------------------------------

@@ -59,6 +59,9 @@ class Backbone(Protocol):
     def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
         """Return everything learned."""
 
+    def modules(self) -> Iterator[torch.nn.Module]:
+        """Return the module itself and all its parts."""
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned or set from data, by name."""
 

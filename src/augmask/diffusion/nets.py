@@ -59,10 +59,30 @@ class RandomFourier(nn.Module):
         return value[:, 0]
 
 
-def mlp(n_in: int, width: int, depth: int) -> nn.Sequential:
+class Hidden(nn.Sequential):
+    """Hidden layers, where nearly all products of a step are.
+
+    Attributes
+    ----------
+    bf16 : bool
+        Multiply in bfloat16. Weights, and what goes in and comes out, stay as they are.
+    """
+
+    bf16 = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pass `x` through all layers."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
+            out = x
+            for layer in self:
+                out = layer(out)
+        return out.to(x.dtype)
+
+
+def mlp(n_in: int, width: int, depth: int) -> Hidden:
     """Return `depth` hidden layers of `width` ReLU units."""
     layers: list[nn.Module] = []
     for _ in range(depth):
         layers += [nn.Linear(n_in, width), nn.ReLU()]
         n_in = width
-    return nn.Sequential(*layers)
+    return Hidden(*layers)

@@ -1,9 +1,11 @@
-"""A training step as a CUDA graph: recorded once, then replayed by one call.
+"""The same step, run differently: fused kernels, and all of them launched at once.
 
 The networks are small, so a step on a GPU is mostly the time that Python needs to
-launch some hundred kernels. A graph launches them all at once. The step itself is the
-same code: it reads from tensors that stay in place and writes to tensors that stay in
-place, and what changes from step to step (rows, rates) is copied into them first.
+launch some hundred kernels, and that kernels need to fetch what the one before had at
+hand. A compiler fuses kernels (`Compiled`); a CUDA graph, recorded once, launches them
+all by one call (`StepGraph`). The step itself is the same code: it reads from tensors
+that stay in place and writes to tensors that stay in place, and what changes from step
+to step (rows, rates) is copied into them first.
 """
 
 from __future__ import annotations
@@ -13,11 +15,54 @@ from collections.abc import Callable
 
 import torch
 
+from augmask.diffusion.base import Batch, CellLoss
+
 log = logging.getLogger("augmask")
 
 # steps that run as they are before the recording, so that every lazy allocation of
 # torch and its libraries is behind us
 WARM_UP = 3
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what went wrong."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+CellLossOf = Callable[[Batch, torch.Generator], CellLoss]
+
+
+class Compiled:
+    """Losses per cell by fused kernels; as they are where torch cannot make those.
+
+    Parameters
+    ----------
+    cell_loss : callable
+        A backbone's.
+    """
+
+    def __init__(self, cell_loss: CellLossOf) -> None:
+        self._plain = cell_loss
+        self._call: CellLossOf = self._first
+        self._fused: CellLossOf = torch.compile(cell_loss, dynamic=False)
+
+    def __call__(self, batch: Batch, generator: torch.Generator) -> CellLoss:
+        """Return the losses of a batch."""
+        return self._call(batch, generator)
+
+    def _first(self, batch: Batch, generator: torch.Generator) -> CellLoss:
+        """Compile; what fails here for another reason fails again without."""
+        before = generator.get_state()
+        try:
+            losses = self._fused(batch, generator)
+        except Exception as error:
+            generator.set_state(before)
+            self._call = self._plain
+            losses = self._plain(batch, generator)
+            log.warning("training goes on without fused kernels: %s", _reason(error))
+            return losses
+        self._call = self._fused
+        return losses
 
 
 class StepGraph:
@@ -65,7 +110,6 @@ class StepGraph:
             self.failed = True
             torch.cuda.synchronize()
             self._generator.set_state(before)
-            reason = str(error).strip().splitlines()[0]
-            log.warning("training goes on without a CUDA graph: %s", reason)
+            log.warning("training goes on without a CUDA graph: %s", _reason(error))
             return
         self._graph = graph

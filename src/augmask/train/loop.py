@@ -5,6 +5,9 @@ last good state, finds the step and the column that broke it, and tries again wi
 the learning rate. Now and then the averaged weights are scored on observed cells that
 were kept from the loss; the last that is about as good as the best is what `train`
 leaves in the backbone.
+
+A run gives way after every step. So several can take turns, which on a GPU makes use of
+what one small network leaves idle: each has a stream of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,10 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,13 +100,15 @@ class _Clock:
         return min(share, 1.0)
 
 
-def train(
+def steps(
     trainer: Trainer,
     seconds: float | None = None,
     progress: Progress = silent,
     checkpoint: Checkpoint | None = None,
-) -> Run:
-    """Train until the step budget, the time budget or the patience is spent.
+) -> Generator[None, None, Run]:
+    """Train until the budget of steps or time or the patience is spent.
+
+    Gives way after every step.
 
     Parameters
     ----------
@@ -138,55 +146,123 @@ def train(
     shown: dict[str, float] = {}
     last_report = 0.0
 
-    with fast_products(trainer.device):
-        while trainer.steps_done < settings.steps:
-            done = clock.done(trainer.steps_done)
-            if done >= 1.0:
-                run.stopped = "time"
-                break
-            trainer.step(done)
-            if clock.elapsed - last_report > 0.1:
-                last_report = clock.elapsed
-                progress("train", trainer.steps_done, settings.steps, shown)
-            last = trainer.steps_done == settings.steps
-            if trainer.steps_done % LOOK and not last:
-                continue
+    while trainer.steps_done < settings.steps:
+        done = clock.done(trainer.steps_done)
+        if done >= 1.0:
+            run.stopped = "time"
+            break
+        trainer.step(done)
+        yield
+        if clock.elapsed - last_report > 0.1:
+            last_report = clock.elapsed
+            progress("train", trainer.steps_done, settings.steps, shown)
+        last = trainer.steps_done == settings.steps
+        if trainer.steps_done % LOOK and not last:
+            continue
 
-            loss = trainer.window()
-            if not math.isfinite(loss):
-                _restart(trainer, run, good, done)
-                continue
-            run.seconds = clock.elapsed
-            row = _row(trainer, run, loss, done)
-            if watching and (last or trainer.steps_done % evaluate_every == 0):
-                row["held_out"] = _watch(trainer, run)
-                shown["held_out"] = row["held_out"]
-            shown["loss"] = loss
+        loss = trainer.window()
+        if not math.isfinite(loss):
+            _restart(trainer, run, good, done)
+            continue
+        run.seconds = clock.elapsed
+        row = _row(trainer, run, loss, done)
+        if watching and (last or trainer.steps_done % evaluate_every == 0):
+            row["held_out"] = _watch(trainer, run)
+            shown["held_out"] = row["held_out"]
+        shown["loss"] = loss
+        run.history.append(row)
+        good = trainer.state()
+        if checkpoint and parallel.lead(checkpoint.due):
+            noise = _noise_of_others(good["noise"])
+            best = to_tensors(run.best_weights, "best")
+            if parallel.leads():
+                checkpoint.save(good | noise | best, run.facts())
+        if settings.patience and run.looks_since_best >= settings.patience:
+            run.stopped = "held-out cells"
+            break
+    if run.stopped == "time":
+        # the clock stops a run anywhere, also just after a step that broke it
+        loss = trainer.window()
+        if not math.isfinite(loss):
+            trainer.restore(good)
+        run.seconds = clock.elapsed
+        row = _row(trainer, run, loss, 1.0)
+        if watching:
+            row["held_out"] = _watch(trainer, run)
+        if trainer.steps_done > (run.history[-1]["step"] if run.history else 0):
             run.history.append(row)
-            good = trainer.state()
-            if checkpoint and parallel.lead(checkpoint.due):
-                noise = _noise_of_others(good["noise"])
-                best = to_tensors(run.best_weights, "best")
-                if parallel.leads():
-                    checkpoint.save(good | noise | best, run.facts())
-            if settings.patience and run.looks_since_best >= settings.patience:
-                run.stopped = "held-out cells"
-                break
-        if run.stopped == "time":
-            # the clock stops a run anywhere, also just after a step that broke it
-            loss = trainer.window()
-            if not math.isfinite(loss):
-                trainer.restore(good)
-            run.seconds = clock.elapsed
-            row = _row(trainer, run, loss, 1.0)
-            if watching:
-                row["held_out"] = _watch(trainer, run)
-            if trainer.steps_done > (run.history[-1]["step"] if run.history else 0):
-                run.history.append(row)
     progress("train", trainer.steps_done, trainer.steps_done, shown)
     trainer.average.copy_in(run.best_weights or trainer.average.weights)
     run.best_step = run.best_step or trainer.steps_done
     return run
+
+
+def train(
+    trainer: Trainer,
+    seconds: float | None = None,
+    progress: Progress = silent,
+    checkpoint: Checkpoint | None = None,
+) -> Run:
+    """Train to the end; see `steps`."""
+    with fast_products(trainer.device), trainer.chosen_products():
+        way = steps(trainer, seconds, progress, checkpoint)
+        while True:
+            try:
+                next(way)
+            except StopIteration as end:
+                run: Run = end.value
+                return run
+
+
+def train_together(
+    trainers: Sequence[Trainer], progress: Progress = silent
+) -> list[Run | TrainingDiverged]:
+    """Train several to the end, a step of each in turn.
+
+    Every run is what it would be alone. One that diverges does not stop the others: it
+    leaves its error in the place of its result.
+    """
+    results: list[Run | TrainingDiverged | None] = [None] * len(trainers)
+    ways = {i: (steps(t), _Lane(t.device)) for i, t in enumerate(trainers)}
+    total = sum(t.settings.steps for t in trainers)
+    last_report = 0.0
+    with ExitStack() as settings:
+        for trainer in trainers:
+            settings.enter_context(fast_products(trainer.device))
+            settings.enter_context(trainer.chosen_products())
+        while ways:
+            for i, (way, lane) in list(ways.items()):
+                with lane.taken():
+                    try:
+                        next(way)
+                        continue
+                    except StopIteration as end:
+                        results[i] = end.value
+                    except TrainingDiverged as error:
+                        results[i] = error
+                del ways[i]
+                lane.leave()
+            if time.monotonic() - last_report > 0.1 or not ways:
+                last_report = time.monotonic()
+                progress("train", sum(t.steps_done for t in trainers), total, {})
+    return [result for result in results if result is not None]
+
+
+class _Lane:
+    """A CUDA stream of one's own, beside that of the caller; nothing elsewhere."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream: Any = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            self._stream.wait_stream(torch.cuda.current_stream(device))
+
+    def taken(self) -> AbstractContextManager[Any]:
+        return torch.cuda.stream(self._stream) if self._stream else nullcontext()
+
+    def leave(self) -> None:
+        if self._stream:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
 
 def _row(trainer: Trainer, run: Run, loss: float, done: float) -> dict[str, float]:

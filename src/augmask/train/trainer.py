@@ -7,18 +7,20 @@ so that a step can be recorded as a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from augmask.config import Settings
 from augmask.diffusion.base import Backbone, probe_loss, reduction_of, type_weights
+from augmask.diffusion.nets import Hidden
 from augmask.diffusion.reduce import reduce_cells
 from augmask.rng import stream_seed
 from augmask.train import parallel
 from augmask.train.average import WeightAverage
-from augmask.train.capture import StepGraph
+from augmask.train.capture import Compiled, StepGraph
 from augmask.train.data import TrainingData
 from augmask.train.schedule import learning_rate
 
@@ -86,6 +88,9 @@ class Trainer:
         self._pull = torch.zeros((), device=device)
         self._window_loss = torch.zeros((), device=device)
         self._window_steps = 0
+        self._fused: Compiled | None = None
+        if settings.compiled(device.type):
+            self._fused = Compiled(backbone.cell_loss)
         self._advance = self._compute
         # a graph would have to hold the talk of the processes too
         if on_gpu and parallel.size() == 1:
@@ -118,7 +123,8 @@ class Trainer:
     def _compute(self) -> None:
         """Do what a step does on the device."""
         batch, counted = self.data.at(self._pairs)
-        cell = self.backbone.cell_loss(batch, self.noise)
+        cell_loss = self._fused or self.backbone.cell_loss
+        cell = cell_loss(batch, self.noise)
         loss = reduce_cells(
             cell,
             counted,
@@ -133,6 +139,18 @@ class Trainer:
         self.average.update(self._pull)
         self._window_loss += loss.detach()
         self.last = (sum(cell.aux.values(), cell.main).detach(), counted)
+
+    @contextmanager
+    def chosen_products(self) -> Iterator[None]:
+        """Let the hidden layers multiply as the settings say, for a while."""
+        layers = [m for m in self.backbone.modules() if isinstance(m, Hidden)]
+        for layer in layers:
+            layer.bf16 = self.settings.products == "bf16"
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.bf16 = False
 
     def learning_rate(self, done: float) -> float:
         """Return the rate of the coming step."""

@@ -16,8 +16,9 @@ from pathlib import Path
 import pandas as pd
 
 from augmask import AugMask
+from augmask.config import STRATEGIES
 from augmask.demo.clinic import clinic, clinic_with_holes
-from augmask.demo.compare import STRATEGIES, Judge
+from augmask.demo.compare import Judge
 from augmask.diffusion import BACKBONES
 from augmask.errors import AugMaskWarning
 

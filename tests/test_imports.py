@@ -30,9 +30,12 @@ ORDER = [
     ["report"],
     ["artifact"],
     ["store"],
+    ["fitting"],
     ["model"],
+    ["together", "theory"],
     ["demo"],
     ["console"],
+    ["bench"],
     ["cli"],
 ]
 RANK = {part: i for i, parts in enumerate(ORDER) for part in parts}

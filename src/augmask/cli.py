@@ -1,4 +1,4 @@
-"""The command line: `augmask inspect | fit | sample | evaluate | report | demo`.
+"""The command line: `augmask inspect|fit|sample|evaluate|report|demo|bench`.
 
 Results go to standard output, everything else to standard error. Heavy libraries are
 imported inside the commands, so `augmask --help` answers at once.
@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from augmask.bench import cli as bench
 from augmask.console import named, noting, print_json, reporting, say
 from augmask.errors import AugMaskError, UsageError
 from augmask.train import parallel
@@ -29,6 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench.app, name="bench")
 
 Data = Annotated[
     Path, typer.Argument(help="table: .csv, .csv.gz, .parquet or .feather")

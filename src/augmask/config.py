@@ -6,11 +6,18 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from augmask.augmentation.draws import Draws
 from augmask.errors import UsageError, did_you_mean
 
+# The paper's names: the rule that fills holes, and the cells that the loss counts.
+STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
+    "NoAug": ("mean", "all"),
+    "AugFull": ("lgbm-s", "all"),
+    "AugMask": ("lgbm-s", "observed"),
+}
+SUPERVISE = ("observed", "all")
 TIES = ("middle", "spread")
 PRODUCTS = ("tf32", "bf16")
 FUSE = ("auto", "always", "never")

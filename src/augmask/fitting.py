@@ -13,7 +13,7 @@ import torch
 
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.draws import Completions, Draws, complete
-from augmask.config import Settings
+from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
 from augmask.diffusion import build_backbone, check_sampler, keywords_of
 from augmask.diffusion.base import Backbone, init_from_data
@@ -33,7 +33,6 @@ from augmask.train.trainer import Trainer
 log = logging.getLogger("augmask")
 
 FEWEST_ROWS = 10
-SUPERVISE = ("observed", "all")
 
 
 def whole_number(name: str, value: Any, lowest: int) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
+from augmask.config import STRATEGIES
 from augmask.demo.clinic import clinic, clinic_with_holes
 from augmask.errors import DataError
 from augmask.evaluation.columns import Floats
@@ -24,11 +24,6 @@ from augmask.report.page import write_report
 from augmask.sample.stream import write_frames
 from augmask.table.schema import Schema
 
-STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
-    "NoAug": ("mean", "all"),
-    "AugFull": ("lgbm-s", "all"),
-    "AugMask": ("lgbm-s", "observed"),
-}
 # The one that learns this table fastest on a CPU, see benchmarks/clinic_backbones.py:
 # three fits and a report take two minutes.
 BACKBONE = "tabddpm"

@@ -111,7 +111,7 @@ def _blocks(frame: pd.DataFrame, observed: BoolArray) -> list[Floats]:
     return blocks
 
 
-def _precision(x: Floats) -> tuple[Floats, BoolArray]:
+def precision_of(x: Floats) -> tuple[Floats, BoolArray]:
     """Return the inverse correlation matrix, and which pairs were never seen."""
     known = ~np.isnan(x)
     n = known.sum(axis=0)
@@ -173,7 +173,7 @@ def _correlations(
     blocks: list[Floats], hidden: BoolArray, rows: npt.NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
     """Return the mean |ρ_jk|O| of each pair where both miss, and each row's bound."""
-    precision, unseen = _precision(np.hstack(blocks))
+    precision, unseen = precision_of(np.hstack(blocks))
     ends = np.cumsum([block.shape[1] for block in blocks])
     spans = [np.arange(e - b.shape[1], e) for e, b in zip(ends, blocks, strict=True)]
 

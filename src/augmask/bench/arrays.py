@@ -1,0 +1,31 @@
+"""Arrays that runs share through files, which are there whole or not at all."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from augmask.files import written_whole
+
+Arrays = dict[str, np.ndarray]
+
+
+def read_arrays(path: Path) -> Arrays | None:
+    """Return what a file holds; None if it is absent or damaged."""
+    try:
+        # opened here, because numpy leaves a file open that is no archive
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return dict(stored)
+    except (FileNotFoundError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays to a file, and make its folder if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as part:
+        np.savez_compressed(part, **arrays)

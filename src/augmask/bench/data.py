@@ -1,0 +1,252 @@
+"""A table of the benchmark: the paper's by name, anyone's by path, and its split.
+
+`Source` says which table is meant and can be hashed without reading it; `load` reads
+it. The protocol compares synthetic rows with a known truth, so rows that already have
+holes are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from augmask.bench.public import known_tables, public_table, roles
+from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
+from augmask.rng import stream
+from augmask.table.frames import read_frame
+from augmask.table.infer import infer_schema
+
+TASKS = ("classification", "regression")
+NUMERIC = ("integer", "float", "datetime")
+CATEGORICAL = ("category", "boolean")
+FEWEST_ROWS = 50
+# What a row becomes by its place in a shuffled class: 60 % train, 20 % validation and
+# 20 % test of every class, as nearly as its size allows.
+PARTS = ("train", "validation", "train", "test", "train")
+# Where the original is, and how it reads, does not change what the table says.
+ABOUT_THE_FILE = ("url", "members", "header", "skip", "comment", "rstrip")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A complete table with its roles.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Without holes, identifiers and constant columns.
+    kinds : dict
+        The kind of every column, as a schema: integer, float, datetime, category or
+        boolean.
+    target, task : str
+        What MLE predicts, and how.
+    """
+
+    frame: pd.DataFrame
+    kinds: dict[str, str]
+    target: str
+    task: str
+
+    @property
+    def numeric(self) -> list[str]:
+        """Columns compared as numbers."""
+        return [c for c, kind in self.kinds.items() if kind in NUMERIC]
+
+    @property
+    def categorical(self) -> list[str]:
+        """Columns compared by level."""
+        return [c for c, kind in self.kinds.items() if kind in CATEGORICAL]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which table.
+
+    Parameters
+    ----------
+    name : str
+        A name of `tables.toml`, or how a table of one's own is called in results.
+    path : str, optional
+        The file of a table of one's own.
+    target : str
+        The column to predict; known for a table of `tables.toml`.
+    task : str
+        `classification` or `regression`; by the kind of the target if empty.
+    drop : tuple of str
+        Columns to leave out.
+    kinds : tuple of (column, kind)
+        What to believe about columns instead of what is inferred.
+    rows : int, optional
+        A random part of so many rows, always the same ones.
+
+    Examples
+    --------
+    >>> Source("clinic", rows=400).load().frame.shape
+    (400, 18)
+    >>> Source("magik").load()
+    Traceback (most recent call last):
+    augmask.errors.UsageError: there is no table 'magik'; did you mean 'magic'?
+    """
+
+    name: str
+    path: str | None = None
+    target: str = ""
+    task: str = ""
+    drop: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is None and self.name not in known_tables():
+            hint = did_you_mean(self.name, known_tables())
+            raise UsageError(f"there is no table {self.name!r}{hint}")
+        if self.path is not None and not self.target:
+            raise UsageError(f"the table {self.path} needs a target: target = COLUMN")
+        if self.task and self.task not in TASKS:
+            hint = did_you_mean(self.task, TASKS)
+            raise UsageError(f"there is no task {self.task!r}{hint}")
+        if self.rows is not None and self.rows < FEWEST_ROWS:
+            raise UsageError(
+                f"rows of the table {self.name!r} must be at least {FEWEST_ROWS}, "
+                f"got {self.rows}"
+            )
+
+    def digest(self) -> str:
+        """Return a hash of the contents, found without reading the table.
+
+        Of a known table it is that of its entry, whose fingerprint is compared with
+        the contents whenever they are read; of a file, that of its bytes.
+        """
+        facts: dict[str, Any] = {
+            key: getattr(self, key) for key in ("target", "task", "drop", "rows")
+        }
+        facts["kinds"] = sorted(self.kinds)
+        if self.path is None:
+            entry = known_tables()[self.name]
+            used = {k: v for k, v in entry.items() if k not in ABOUT_THE_FILE}
+            facts |= {"table": self.name, "entry": used}
+        else:
+            file = Path(self.path)
+            if not file.is_file():
+                raise DataError(f"no such file: {file}")
+            facts["bytes"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def load(self) -> Dataset:
+        """Read the table."""
+        entry: Mapping[str, Any] = {}
+        if self.path is None:
+            entry = known_tables()[self.name]
+            frame = public_table(self.name)
+        else:
+            frame = read_frame(self.path)
+        target = self.target or str(entry["target"])
+        frame = frame.drop(columns=_present(frame, self.drop, self.name))
+        _present(frame, [target], self.name)
+        kinds = _kinds(frame, entry, dict(self.kinds))
+        task = self.task or entry.get("task") or _task_of(kinds[target])
+        if task == "classification" and kinds[target] in NUMERIC:
+            kinds[target] = "category"
+        if task == "regression" and kinds[target] in CATEGORICAL:
+            raise DataError(
+                f"regression needs a numeric target, {target!r} of the table "
+                f"{self.name!r} is {kinds[target]}; declare its kind or task"
+            )
+        used = [c for c, kind in kinds.items() if kind in (*NUMERIC, *CATEGORICAL)]
+        if target not in used:
+            raise DataError(
+                f"the target {target!r} of the table {self.name!r} is {kinds[target]}: "
+                "there is nothing to predict; name another"
+            )
+        frame = _complete(frame[used], self.name)
+        if self.rows is not None and self.rows < len(frame):
+            chosen = stream(0, "rows").choice(len(frame), self.rows, replace=False)
+            frame = frame.iloc[np.sort(chosen)].reset_index(drop=True)
+        return Dataset(frame, {c: kinds[c] for c in used}, target, task)
+
+
+def _present(
+    frame: pd.DataFrame, names: list[str] | tuple[str, ...], table: str
+) -> list[str]:
+    """Return the names if the table has them all."""
+    for name in names:
+        if name not in frame.columns:
+            hint = did_you_mean(name, map(str, frame.columns))
+            raise DataError(f"the table {table!r} has no column {name!r}{hint}")
+    return list(names)
+
+
+def _kinds(
+    frame: pd.DataFrame, entry: Mapping[str, Any], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the kind of every column: by its role if that is known, else inferred."""
+    known = roles(frame, entry)
+    believed = dict(given)
+    if known is not None:
+        numeric, categorical = known
+        for name in numeric:
+            whole = bool((frame[name] == frame[name].round()).all())
+            believed.setdefault(name, "integer" if whole else "float")
+        for name in categorical:
+            believed.setdefault(name, "category")
+    return {c.name: c.kind for c in infer_schema(frame, believed)}
+
+
+def _task_of(kind: str) -> str:
+    return "regression" if kind in NUMERIC else "classification"
+
+
+def _complete(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the rows without holes; say so if any were left out."""
+    whole = frame.dropna().reset_index(drop=True)
+    if len(whole) < FEWEST_ROWS:
+        raise DataError(
+            f"the benchmark hides cells of complete rows, at least {FEWEST_ROWS} of "
+            f"them, and the table {name!r} has {len(whole)}; drop columns with holes"
+        )
+    if len(whole) < len(frame):
+        warnings.warn(
+            f"{len(frame) - len(whole):,} of {len(frame):,} rows of the table {name!r} "
+            "have holes already and are left out: their truth is not known",
+            AugMaskWarning,
+            stacklevel=3,
+        )
+    return whole
+
+
+def split(
+    frame: pd.DataFrame, by: str | None, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return 60 % of the rows to train and 20 % to test on; the rest is validation.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    by : str, optional
+        A categorical column whose classes are split alike; a class of one row is no
+        error.
+    seed : int
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"y": ["a", "b"] * 50})
+    >>> train, test = split(frame, "y", seed=0)
+    >>> len(train), len(test), int((train["y"] == "a").sum())
+    (60, 20, 30)
+    """
+    shuffled = stream(seed, "split").permutation(len(frame))
+    if by is not None:
+        classes, _ = pd.factorize(frame[by].iloc[shuffled])
+        shuffled = shuffled[np.argsort(classes, kind="stable")]
+    part = np.empty(len(frame), dtype=object)
+    part[shuffled] = np.resize(PARTS, len(frame))
+    train, test = (frame[part == name] for name in ("train", "test"))
+    return train.reset_index(drop=True), test.reset_index(drop=True)

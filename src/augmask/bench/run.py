@@ -1,0 +1,228 @@
+"""One run from the table to the record: load, split, hide, fit, sample, score."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import signal
+import subprocess
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import augmask as am
+from augmask.bench.data import Dataset, split
+from augmask.bench.fills import SharedFill, bent
+from augmask.bench.methods import Generator, Made, Request, find_generator
+from augmask.bench.plan import Run, load_modules
+from augmask.bench.results import Record, facts_of, sample_file
+from augmask.bench.score import Judge
+from augmask.errors import AugMaskError, AugMaskWarning, UsageError
+from augmask.files import written_whole
+
+PACKAGES = ("torch", "numpy", "pandas", "lightgbm", "scikit-learn", "xgboost")
+
+
+class OutOfTime(Exception):
+    """A generator went on past its time."""
+
+
+@cache
+def versions() -> str:
+    """Return what the run depends on, as JSON text."""
+    found = {"augmask": am.__version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        for called in (name, f"{name}-cpu"):
+            try:
+                found[name] = metadata.version(called)
+            except metadata.PackageNotFoundError:
+                continue
+            break
+    return json.dumps(found)
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the checkout that runs; empty for an installed package."""
+    root = Path(am.__file__).parents[2]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+@contextmanager
+def _limited(minutes: float | None) -> Iterator[None]:
+    """Raise `OutOfTime` when the time is up.
+
+    By the clock's signal where that is possible (the main thread of a process on a
+    Unix); elsewhere the time is looked at when the work is done.
+    """
+    if minutes is None:
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise OutOfTime
+
+    began = time.monotonic()
+    alarm = (
+        hasattr(signal, "SIGALRM")
+        and threading.current_thread() is threading.main_thread()
+    )
+    if not alarm:
+        yield
+        if time.monotonic() - began > 60 * minutes:
+            raise OutOfTime
+        return
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _keep(frame: pd.DataFrame, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as part:
+        frame.to_parquet(part, index=False)
+
+
+def _generate(
+    run: Run, out: Path, data: Dataset, holed: pd.DataFrame, generator: Generator
+) -> tuple[Made, SharedFill | None]:
+    """Return the rows of a method, and the rule that filled the holes."""
+    method = run.method
+    fill = None
+    if method.augmenter:
+        fill = SharedFill(bent(method.augmenter, method.eta, method.lam), out / "fills")
+    table = holed
+    if generator.complete and fill is not None:
+        table, _ = am.augment(holed, fill, seed=run.seed, schema=data.kinds)
+    request = Request(
+        table,
+        data.kinds,
+        len(holed),
+        data.target,
+        method,
+        run.seed,
+        run.device,
+        run.max_minutes,
+        None if generator.complete else fill,
+    )
+    return generator.make(request), fill
+
+
+def _done(
+    run: Run,
+    out: Path,
+    data: Dataset,
+    train: pd.DataFrame,
+    holed: pd.DataFrame,
+    judge: Judge,
+) -> Record:
+    """Return what a finished run adds to its record."""
+    generator = find_generator(run.method.generator)
+    with _limited(None if generator.keeps_time else run.max_minutes):
+        made, fill = _generate(run, out, data, holed, generator)
+    began = time.perf_counter()
+    scores = judge.score(made.rows)
+    seconds = time.perf_counter() - began
+    if run.keep:
+        _keep(train, out / "real" / f"{run.source.name}-{run.seed}.parquet")
+        _keep(made.rows, sample_file(out, run))
+    return {
+        **scores,
+        "fit_seconds": made.fit_seconds,
+        "augment_seconds": fill.seconds if fill is not None else 0.0,
+        "sample_seconds": made.sample_seconds,
+        "score_seconds": seconds,
+        **made.facts,
+    }
+
+
+def _real_side(run: Run) -> str:
+    """Return the name of what all runs on the same real rows share."""
+    facts = [run.source.digest(), run.seed, run.metrics.rows]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return (
+        text if isinstance(error, AugMaskError) else f"{type(error).__name__}: {text}"
+    )
+
+
+def execute(run: Run, out: Path) -> Record:
+    """Do a run and return its record.
+
+    A method that breaks is recorded as failed, one that cannot run here as unable;
+    neither raises. A table that cannot be had does raise: that is nobody's rank.
+
+    Parameters
+    ----------
+    run : Run
+    out : Path
+        The grid's folder, for what runs share (`fills`, `real-side`) and for rows
+        that are kept (`samples`, `real`). The record itself is returned, not written.
+    """
+    load_modules(run.modules)
+    generator = find_generator(run.method.generator)
+    record: Record = {
+        **facts_of(run),
+        "status": "done",
+        "reason": "",
+        "commit": commit(),
+        "versions": versions(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    reason = generator.can_run(run.device)
+    if reason:
+        return {**record, "status": "unable", "reason": reason}
+    if find_spec("xgboost") is None:
+        raise UsageError(
+            "the benchmark measures MLE with XGBoost, which is not installed; run "
+            "`pip install 'augmask[bench]'`"
+        )
+    with warnings.catch_warnings():
+        # notes on columns are for those who meet a table for the first time
+        warnings.simplefilter("ignore", AugMaskWarning)
+        data = run.source.load()
+        classes = data.target if data.task == "classification" else None
+        train, test = split(data.frame, classes, run.seed)
+        holed = am.ampute(train, run.mechanism, run.ratio, run.seed, mar=run.mar)
+        record |= {"rows": len(train), "columns": train.shape[1]}
+        judge = Judge(
+            *(data, train, test, run.metrics, run.seed),
+            out / "real-side" / f"{_real_side(run)}.npz",
+        )
+        try:
+            record |= _done(run, out, data, train, holed, judge)
+        except OutOfTime:
+            record |= {"status": "failed", "reason": "out of time"}
+        except Exception as error:
+            record |= {
+                "status": "failed",
+                "reason": _one_line(error),
+                "trace": traceback.format_exc(limit=-4),
+            }
+    return record

@@ -1,0 +1,74 @@
+"""Results of grids that were never run, with known effects."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+LABELS = {"cdtd": "CDTD", "tabdiff": "TabDiff"}
+
+
+@pytest.fixture
+def run():
+    """Return a maker of one line of results."""
+
+    def make(**facts):
+        level = facts.pop("level", 0.7)
+        generator = facts.get("generator", "cdtd")
+        kind = {"all": "AugFull", "observed": "AugMask"}.get(facts.get("supervise"), "")
+        named = {
+            "dataset": "table",
+            "mechanism": "mcar",
+            "ratio": 0.5,
+            "seed": 0,
+            "method": f"{LABELS.get(generator, generator)} + {kind}",
+            "generator": "cdtd",
+            "strategy": kind,
+            "augmenter": "lgbm-s",
+            "supervise": "observed",
+            "aware": False,
+            "draws": "one",
+            "eta": np.nan,
+            "lam": np.nan,
+            "status": "done",
+            "reason": "",
+            "shape": level + 0.1,
+            "trend": level + 0.05,
+            "alpha_precision": level - 0.05,
+            "beta_recall": level - 0.1,
+            "mle": level,
+            "augment_seconds": 1.0,
+        }
+        line = named | facts
+        text = json.dumps(line, default=str)
+        line["run"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return line
+
+    return make
+
+
+@pytest.fixture
+def grid(run):
+    """Return a maker of crossed lines: lists are crossed, `level` is a function."""
+
+    def make(level, seeds=2, datasets=2, noise=0.004, **lists):
+        rng = np.random.default_rng(0)
+        names = [*lists, "seed", "dataset"]
+        values = [
+            *lists.values(),
+            range(seeds),
+            [f"table_{d}" for d in range(datasets)],
+        ]
+        crossed = pd.MultiIndex.from_product(values, names=names)
+        lines = []
+        for cell in crossed:
+            facts = dict(zip(names, cell, strict=True))
+            shift = 0.05 * int(facts["dataset"][-1]) + noise * rng.normal()
+            lines.append(run(**facts, level=level(facts) + shift))
+        return pd.DataFrame(lines)
+
+    return make

@@ -1,0 +1,174 @@
+"""The commands, and a grid that is killed again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+import typer
+
+from augmask.bench import cli
+from augmask.bench.plan import read_plan
+from augmask.bench.ranks import METRICS
+from augmask.bench.results import collect
+from augmask.errors import AugMaskError, DataError
+
+GRID = """
+ratios = [0.2, 0.5]
+seeds = [0, 1]
+keep = true
+datasets = [{ name = "clinic-stay", rows = 80 }]
+[[methods]]
+generator = "cheap"
+[[methods]]
+generator = "fill"
+augmenter = ["mean", "lgbm-s"]
+"""
+OWN = """
+[[datasets]]
+path = "mine.csv"
+target = "grade"
+[[methods]]
+generator = "cheap"
+[[methods]]
+generator = "cheap"
+label = "Broken"
+options = { break = 1 }
+[[methods]]
+generator = "absent"
+"""
+COMMAND = "from augmask.bench.cli import app; app()"
+
+
+@pytest.fixture
+def bench(capsys):
+    """Run a command in this process and return what it printed."""
+
+    def run(*arguments: object) -> str:
+        capsys.readouterr()
+        texts = [str(argument) for argument in arguments]
+        typer.main.get_command(cli.app).main(texts, standalone_mode=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_ones_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_path):
+    plan, out = write_plan(OWN), tmp_path / "out"
+    assert "1 datasets x 1 mechanisms" in bench("plan", plan, "--out", out)
+    with pytest.raises(DataError, match="no results"):
+        bench("table", plan, "--out", out)
+    told = json.loads(bench("run", plan, "--out", out, "--at-once", 1, "--json"))
+    assert told == {
+        "out": str(out), "already": 0, "done": 1, "failed": 1, "unable": 1
+    }  # fmt: skip
+    frame = pd.read_parquet(out / "results.parquet")
+    assert frame["status"].tolist() == ["done", "failed", "unable"]
+    assert frame.loc[0, list(METRICS)].between(0, 1.5).all()
+    status = bench("status", plan, "--out", out)
+    assert "1 done, 1 failed, 1 unable, 0 left" in status
+    assert "RuntimeError: it broke" in status
+    ranks = json.loads(bench("table", plan, "--out", out, "--json"))["ranks"]
+    assert ranks["mcar"].keys() == {"Cheap", "Broken"}
+    assert ranks["mcar"]["Cheap"]["summary"] == 1.0
+    files = {path.suffix for path in out.glob("ranks-mcar.*")}
+    assert files == {".md", ".csv", ".tex"}
+    drawn = json.loads(bench("figures", plan, "--out", out, "--json"))
+    assert {path.name for path in (out / "figures").iterdir()} == {
+        path.split("/")[-1] for path in drawn["files"]
+    }
+    # what is done stays, what failed only if asked, what was unable is tried again
+    run = ["run", plan, "--out", out, "--at-once", 1, "--json"]
+    assert json.loads(bench(*run)) == {"out": str(out), "already": 2, "unable": 1}
+    retried = json.loads(bench(*run, "--retry-failed"))
+    assert retried == {"out": str(out), "already": 1, "failed": 1, "unable": 1}
+
+
+def test_methods_are_listed_with_their_needs(bench):
+    listed = json.loads(bench("methods", "--json"))["methods"]
+    by_name = {line["generator"]: line for line in listed}
+    assert by_name["fill"]["needs"] == "a complete table"
+    assert by_name["cdtd"]["reason"] == ""
+
+
+def test_mistakes_show_before_any_run(bench, write_plan, tmp_path):
+    for text, message in [
+        (GRID + '[[methods]]\ngenerator = "cdtd"\noptions = { stepz = 1 }', "steps"),
+        (GRID.replace('"clinic-stay"', '"clinic-stay", target = "agee"'), "'age'"),
+    ]:
+        with pytest.raises(AugMaskError, match=message):
+            bench("run", write_plan(text), "--out", tmp_path / "out")
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_a_run_whose_process_dies_is_a_failed_run(
+    bench, write_plan, tmp_path, monkeypatch
+):
+    (tmp_path / "deadly.py").write_text(
+        "import os\nfrom augmask.bench.methods import Generator, register\n"
+        "register(Generator('deadly', 'Deadly', lambda request: os._exit(9)))\n"
+    )
+    plan = write_plan(GRID.replace("[0.2, 0.5]", "[0.2]"))
+    text = plan.read_text().replace('"cheap.py"', '"cheap.py", "deadly.py"')
+    plan.write_text(text + '[[methods]]\ngenerator = "deadly"\n')
+    out = tmp_path / "out"
+    told = json.loads(bench("run", plan, "--out", out, "--at-once", 1, "--json"))
+    assert (told["done"], told["failed"]) == (6, 2)
+    frame = collect(out, read_plan(plan).runs)
+    assert frame[frame["status"] == "failed"]["method"].tolist() == ["Deadly"] * 2
+    assert "process" in frame["reason"].max()
+
+
+def steady(plan, out) -> pd.DataFrame:
+    """Return the results without clock times."""
+    frame = collect(out, read_plan(plan).runs)
+    return frame.drop(columns=[c for c in frame if c.endswith("seconds")] + ["date"])
+
+
+def test_a_grid_killed_at_random_moments_loses_and_doubles_nothing(
+    write_plan, tmp_path
+):
+    plan = write_plan(GRID)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def start(out):
+        return subprocess.Popen(
+            [sys.executable, "-c", COMMAND, "run", plan, "--out", out, "--at-once=2"],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    began = time.monotonic()
+    assert start(whole).wait() == 0
+    unbroken_seconds = time.monotonic() - began
+    chance = random.Random(0)
+    kills = 0
+    while kills < 3:
+        process = start(broken)
+        try:
+            process.wait(chance.uniform(0.1, 0.7) * unbroken_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+        else:
+            break
+    assert kills > 1
+    assert start(broken).wait() == 0
+    pd.testing.assert_frame_equal(steady(plan, broken), steady(plan, whole))
+    assert len(steady(plan, broken)) == 12
+    # a second start finds nothing to do
+    stamps = {p: p.stat().st_mtime_ns for p in (broken / "runs").glob("[0-9a-f]*")}
+    began = time.monotonic()
+    assert start(broken).wait() == 0
+    assert time.monotonic() - began < 5
+    assert stamps == {p: p.stat().st_mtime_ns for p in stamps}
+    assert len(stamps) == 12

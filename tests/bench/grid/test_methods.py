@@ -1,0 +1,120 @@
+"""Methods: what strategies imply, what generators need, what decides about a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from augmask.bench.methods import (
+    GENERATORS,
+    Generator,
+    Made,
+    Method,
+    complete_method,
+    find_generator,
+)
+from augmask.errors import UsageError
+from augmask.presets import PRESETS
+
+
+@pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
+def test_strategies_are_the_two_knobs_of_the_paper(generator):
+    knobs = {
+        name: (full.augmenter, full.supervise, full.draws)
+        for name in ("NoAug", "AugFull", "AugMask")
+        for full in [complete_method(Method(generator, name))]
+    }
+    assert knobs == {
+        "NoAug": ("mean", "all", "one"),
+        "AugFull": ("lgbm-s", "all", "one"),
+        "AugMask": ("lgbm-s", "observed", "one"),
+    }
+
+
+def test_labels_tell_methods_apart():
+    def label(**knobs):
+        return complete_method(Method(**knobs)).label
+
+    mask = {"generator": "tabdiff", "strategy": "AugMask"}
+    assert label(**mask) == "TabDiff + AugMask"
+    assert label(**mask, draws="stack:4") == "TabDiff + AugMask (stack:4)"
+    assert label(**mask, augmenter="ecdf") == "TabDiff + AugMask (ECDF)"
+    bent = label(**mask, eta=0.5, lam=0.0)
+    assert bent == "TabDiff + AugMask (eta 0.5, lam 0)"
+    assert label(generator="fill", augmenter="lgbm-s") == "fill: LGBM-S"
+    assert label(**mask, label="mine") == "mine"
+
+
+def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
+    method = complete_method(Method("cdtd", "AugMask", preset="fast"))
+    same = [
+        replace(method, label="other"),
+        replace(method, strategy="mine"),
+        # the preset's own value, written out
+        replace(method, options=(("lr", 2e-3),)),
+    ]
+    assert all(other.identity() == method.identity() for other in same)
+    others = [
+        replace(method, augmenter="ecdf"),
+        replace(method, supervise="all"),
+        replace(method, draws="stack:2"),
+        replace(method, eta=0.5),
+        replace(method, preset="balanced"),
+        replace(method, options=(("width", 8),)),
+        replace(method, generator="tabddpm"),
+    ]
+    assert all(other.identity() != method.identity() for other in others)
+    before = method.identity()
+    newer = replace(GENERATORS["cdtd"], version="2")
+    monkeypatch.setitem(GENERATORS, "cdtd", newer)
+    assert method.identity() != before
+    monkeypatch.undo()
+    changed = PRESETS["fast"].replace({"batch": 7})
+    monkeypatch.setitem(PRESETS, "fast", changed)
+    assert method.identity() != before
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Method("cdtd", "AugMaks"), "did you mean 'AugMask'"),
+        (Method("cdtd", "AugMask", augmenter="lgbms"), "did you mean 'lgbm-s'"),
+        (Method("cdtd", "AugMask", supervise="seen"), "supervise must be one of"),
+        (Method("cdtd", "AugMask", draws="pile"), "draws must be"),
+        (Method("cdtd", "NoAug", eta=0.5), "bends LightGBM rules only"),
+        (Method("fill", "AugMask", augmenter="mean"), "takes no strategy"),
+        (Method("fill"), "name an augmenter"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(method, message):
+    with pytest.raises(UsageError, match=message):
+        complete_method(method)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Method("cdtd", options=(("stepps", 3),)), "did you mean 'steps'"),
+        (Method("cdtd", options=(("solver", "magic"),)), "solver must be one of"),
+        (Method("cdtd", preset="auto"), "must be named in a plan"),
+    ],
+)
+def test_options_are_checked_before_a_grid_starts(method, message):
+    with pytest.raises(UsageError, match=message):
+        find_generator("cdtd").check(method)
+
+
+def test_a_generator_says_what_it_lacks(monkeypatch):
+    def make(request):
+        return Made(request.table)
+
+    assert Generator("a", "A", make).can_run() == ""
+    lacks = Generator("a", "A", make, package="no_such_package").can_run()
+    assert "no_such_package" in lacks
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert "GPU" in Generator("a", "A", make, gpu=True).can_run()
+    assert "GPU" in find_generator("cdtd").can_run("cuda")
+    assert find_generator("cdtd").can_run("cpu") == ""
+    # a rule alone has no use for the device of the plan
+    assert find_generator("fill").can_run("cuda") == ""

@@ -1,0 +1,151 @@
+"""Plans: what they cross, what they refuse, and how runs are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from augmask.bench.plan import read_plan
+from augmask.errors import AugMaskError, UsageError
+
+SMALL = """
+ratios = [0.3, 0.7]
+seeds = [0, 1]
+[[datasets]]
+name = "clinic"
+rows = 100
+[[methods]]
+generator = "cdtd"
+preset = "fast"
+"""
+SHIPPED = {
+    "smoke": 32,
+    "laptop": 72,
+    "paper-mcar": 810,
+    "paper-mar": 810,
+    "augmentation-rules": 468,
+    "misspecification": 300,
+    "cache": 84,
+}
+
+
+def names(path) -> list[str]:
+    return [run.name for run in read_plan(path).runs]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_plans_can_be_read(name):
+    folder = Path(__file__).parents[3] / "benchmarks"
+    plan = read_plan(folder / f"{name}.toml")
+    assert len(plan.runs) == SHIPPED[name]
+    assert len({run.name for run in plan.runs}) == len(plan.runs)
+    assert {p.stem for p in folder.glob("*.toml")} == SHIPPED.keys()
+
+
+def test_lists_are_crossed_and_blocks_stay_together(write_plan):
+    plan = read_plan(
+        write_plan(
+            """
+mechanisms = ["mcar", "mar"]
+ratios = [0.3, 0.7]
+datasets = ["clinic", "clinic-stay"]
+[[methods]]
+generator = ["cdtd", "tabddpm"]
+strategy = ["AugFull", "AugMask"]
+augmenter = ["ecdf", "lgbm-s"]
+preset = "fast"
+[[methods]]
+generator = "fill"
+augmenter = ["mean", "lgbm-d"]
+"""
+        )
+    )
+    assert len(plan.methods) == 2 * 2 * 2 + 2
+    assert len(plan.runs) == 2 * 2 * 2 * 10
+    blocks = [run.block for run in plan.runs]
+    # a block ends before the next one begins
+    assert len({b: i for i, b in enumerate(blocks)}) == 8
+    assert blocks == sorted(blocks, key=blocks.index)
+    assert plan.runs[0].source.name == "clinic"
+
+
+def test_names_follow_content_and_nothing_else(write_plan):
+    before = names(write_plan(SMALL))
+    same = [
+        SMALL.replace("seeds", "keep = true\nseeds"),
+        SMALL.replace("seeds", "max_minutes = 3\nseeds"),
+        SMALL.replace("[[datasets]]", "# a remark\n[[datasets]]"),
+        SMALL.replace("[0.3, 0.7]", "[0.3, 0.70]"),
+        SMALL + 'strategy = ["NoAug", "AugFull", "AugMask"]\n',
+    ]
+    for text in same:
+        assert names(write_plan(text)) == before
+    for old, new in [
+        ("rows = 100", "rows = 101"),
+        ("clinic", "clinic-stay"),
+        ("seeds = [0, 1]", "seeds = [2, 3]"),
+        ("[0.3, 0.7]", "[0.2, 0.8]"),
+        ('preset = "fast"', 'preset = "balanced"'),
+        ('preset = "fast"', 'preset = "fast"\noptions = { steps = 5 }'),
+        ("seeds", "metrics = { rows = 50 }\nseeds"),
+        ("seeds", 'mechanisms = ["mar"]\nseeds'),
+        ("cdtd", "tabddpm"),
+    ]:
+        assert not set(names(write_plan(SMALL.replace(old, new)))) & set(before), new
+    # the MAR rule is a matter of MAR holes only
+    assert names(write_plan('mar = "diffputer"\n' + SMALL)) == before
+    # more seeds keep what is there
+    more = names(write_plan(SMALL.replace("[0, 1]", "[0, 1, 2]")))
+    assert set(before) < set(more)
+
+
+def test_paths_are_relative_to_the_plan(write_plan, own_table, monkeypatch, tmp_path):
+    plan = write_plan(
+        '[[datasets]]\npath = "mine.csv"\ntarget = "grade"\n'
+        '[[methods]]\ngenerator = "cheap"\n'
+    )
+    monkeypatch.chdir("/")
+    (run,) = read_plan(plan).runs
+    assert run.source.name == "mine"
+    assert run.source.path == str(own_table)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds", "sedes", "a plan has no key 'sedes'; did you mean 'seeds'"),
+        ("rows", "row", "a dataset of the plan has no key 'row'; did you mean 'rows'"),
+        ("preset", "prest", "a method of the plan has no key 'prest'"),
+        ("cdtd", "ctdt", "did you mean 'cdtd'"),
+        ("clinic", "clinik", "did you mean 'clinic'"),
+        ("[0.3, 0.7]", "[0.3, 1.7]", "below 1"),
+        ("[0.3, 0.7]", '["much"]', "ratios must be a whole number or a number"),
+        ("[0, 1]", "[0.5]", "seeds must be a whole number"),
+        ("[0, 1]", "[]", "seeds must name at least one"),
+        ("seeds", 'mechanisms = ["mcra"]\nseeds', "did you mean 'mcar'"),
+        ("seeds", 'mar = "equl"\nseeds', "did you mean 'equal'"),
+        ("seeds", "metrics = { row = 3 }\nseeds", r"\[metrics\] has no key 'row'"),
+        ("[[methods]]", '[[datasets]]\nname = "clinic"\n[[methods]]', "more than once"),
+        ("preset", 'label = "x"\npreset', "is for one method"),
+        ('"cdtd"', '["cdtd"', "not valid TOML"),
+        ('preset = "fast"', 'supervise = "all"', "needs a strategy name"),
+        ('preset = "fast"', "options = { steps = [1] }", "must be one value"),
+        ('generator = "cdtd"', "", "needs a generator"),
+        ('name = "clinic"', "", "needs a name or a path"),
+    ],
+)
+def test_mistakes_are_one_sentence(write_plan, old, new, message):
+    assert old in SMALL
+    with pytest.raises(AugMaskError, match=message) as told:
+        read_plan(write_plan(SMALL.replace(old, new, 1)))
+    assert "Traceback" not in str(told.value)
+
+
+def test_one_thing_does_not_run_under_two_names(write_plan):
+    twice = SMALL + (
+        '[[methods]]\ngenerator = "cdtd"\nstrategy = "AugFull"\naugmenter = "mean"\n'
+        'preset = "fast"\n'
+    )
+    with pytest.raises(UsageError, match=r"'CDTD \+ NoAug' and .* do the same"):
+        read_plan(write_plan(twice))

@@ -1,0 +1,154 @@
+"""One run: the protocol, what it records, and how it breaks."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pandas as pd
+import pytest
+
+import augmask as am
+from augmask.bench.data import Source, split
+from augmask.bench.methods import GENERATORS, Generator, Made, register
+from augmask.bench.plan import read_plan
+from augmask.bench.ranks import METRICS
+from augmask.bench.results import COLUMNS, sample_file
+from augmask.bench.run import execute
+from augmask.errors import DataError
+
+HEAD = """
+ratios = [0.4]
+keep = true
+datasets = [{ name = "clinic-stay", rows = 150 }]
+"""
+TINY = """
+preset = "fast"
+options = { steps = 5, batch = 32, width = 16, depth = 1, sampling_steps = 4 }
+"""
+
+
+@pytest.fixture
+def brought():
+    """Register generators for one test."""
+    before = dict(GENERATORS)
+    yield lambda name, make, **needs: register(Generator(name, name, make, **needs))
+    GENERATORS.clear()
+    GENERATORS.update(before)
+
+
+def runs_of(write_plan, text):
+    return read_plan(write_plan(HEAD + text)).runs
+
+
+@pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
+def test_a_backbone_goes_all_the_way(generator, write_plan, tmp_path):
+    entry = f'[[methods]]\ngenerator = "{generator}"\nstrategy = "AugMask"\n'
+    (run,) = runs_of(write_plan, entry + TINY)
+    record = execute(run, tmp_path)
+    assert record["status"] == "done", record
+    assert set(record) <= COLUMNS.keys() | {"restarts"}
+    assert all(isinstance(record[metric], float) for metric in METRICS)
+    assert record["mle"] == pytest.approx(record["mle_real"] / record["mle_synthetic"])
+    assert (record["rows"], record["columns"], record["steps"]) == (90, 16, 5)
+    assert record["augment_seconds"] > 0
+    assert json.loads(record["versions"])["augmask"] == am.__version__
+    json.dumps(record)
+    assert len(pd.read_parquet(sample_file(tmp_path, run))) == 90
+    # the same run, its fill and its real side now from the folder
+    again = execute(run, tmp_path)
+    assert [again[m] for m in METRICS] == [record[m] for m in METRICS]
+
+
+def test_all_methods_of_a_block_meet_the_same_holes(write_plan, tmp_path, brought):
+    seen = []
+
+    def look(request):
+        seen.append(request.table)
+        return Made(request.table.ffill().bfill())
+
+    brought("looks", look)
+    brought("looks too", look)
+    text = '[[methods]]\ngenerator = ["looks", "looks too"]\n'
+    for run in runs_of(write_plan, text):
+        execute(run, tmp_path)
+    pd.testing.assert_frame_equal(*seen)
+    train, _ = split(Source("clinic-stay", rows=150).load().frame, None, 0)
+    holed = am.ampute(train, "mcar", 0.4, 0)
+    pd.testing.assert_frame_equal(seen[0], holed)
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "real" / "clinic-stay-0.parquet"), train
+    )
+
+
+def test_one_that_needs_a_complete_table_gets_the_strategy_s(write_plan, tmp_path):
+    text = '[[methods]]\ngenerator = "filled"\n[[methods]]\ngenerator = "fill"\n'
+    runs = runs_of(write_plan, text + 'augmenter = ["mean", "lgbm-s"]\n')
+    records = [execute(run, tmp_path) for run in runs]
+    assert [record["status"] for record in records] == ["done"] * 4
+    assert [record["method"] for record in records] == [
+        "Filled + NoAug",
+        "Filled + AugFull",
+        "fill: Mean",
+        "fill: LGBM-S",
+    ]
+    # of the rules alone the filled training rows are what is scored
+    train = pd.read_parquet(tmp_path / "real" / "clinic-stay-0.parquet")
+    holed = am.ampute(train, "mcar", 0.4, 0)
+    filled = pd.read_parquet(sample_file(tmp_path, runs[3]))
+    seen = holed["age"].notna()
+    assert (filled.loc[seen, "age"] == train.loc[seen, "age"]).all()
+    assert records[3]["shape"] > records[2]["shape"]
+    assert records[3]["augment_seconds"] == pytest.approx(
+        records[1]["augment_seconds"], rel=0.5
+    )
+
+
+def test_a_method_that_breaks_is_recorded(write_plan, tmp_path):
+    text = '[[methods]]\ngenerator = "cheap"\noptions = { break = 1 }\n'
+    (run,) = runs_of(write_plan, text)
+    record = execute(run, tmp_path)
+    assert record["status"] == "failed"
+    assert record["reason"] == "RuntimeError: it broke"
+    assert not sample_file(tmp_path, run).exists()
+
+
+def test_rows_that_cannot_be_scored_are_a_failure_of_the_method(
+    write_plan, tmp_path, brought
+):
+    brought("holes", lambda request: Made(request.table))
+    (run,) = runs_of(write_plan, '[[methods]]\ngenerator = "holes"\n')
+    record = execute(run, tmp_path)
+    assert record["status"] == "failed"
+    assert "complete" in record["reason"]
+
+
+def test_one_that_cannot_run_here_says_why(write_plan, tmp_path):
+    (run,) = runs_of(write_plan, '[[methods]]\ngenerator = "absent"\n')
+    record = execute(run, tmp_path)
+    assert record["status"] == "unable"
+    assert "no_such_package" in record["reason"]
+
+
+def test_one_that_cannot_keep_time_is_stopped(write_plan, tmp_path, brought):
+    def dawdle(request):
+        while True:
+            time.sleep(0.01)
+
+    brought("slow", dawdle)
+    text = 'max_minutes = 0.005\n[[methods]]\ngenerator = "slow"\n'
+    (run,) = read_plan(write_plan(text.replace("[[", HEAD + "[[", 1))).runs
+    began = time.monotonic()
+    record = execute(run, tmp_path)
+    assert time.monotonic() - began < 20
+    assert (record["status"], record["reason"]) == ("failed", "out of time")
+
+
+def test_a_table_that_cannot_be_had_is_nobody_s_failure(
+    write_plan, own_table, tmp_path
+):
+    text = '[[datasets]]\npath = "mine.csv"\ntarget = "grade"\n'
+    (run,) = read_plan(write_plan(text + '[[methods]]\ngenerator = "cheap"\n')).runs
+    own_table.unlink()
+    with pytest.raises(DataError, match="no such file"):
+        execute(run, tmp_path)

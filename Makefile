@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-rate bench-sdmetrics
+.PHONY: help demo test test-slow lint types format clean bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-rate bench-sdmetrics bench-smoke bench-laptop
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -71,9 +71,16 @@ bench-paper: $(READY)  ## the paper's setting; wants a GPU
 bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 	AUGMASK_DATA=$(DATA) .venv-sdmetrics/bin/python benchmarks/against_sdmetrics.py
 
+# A grid that was started before goes on where it was.
+bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes
+	for do in run table figures; do $(BIN)/augmask bench $$do benchmarks/smoke.toml || exit; done
+
+bench-laptop: $(READY)  ## small tables and networks, about an hour on two cores
+	for do in run table figures; do AUGMASK_DATA=$(DATA) $(BIN)/augmask bench $$do benchmarks/laptop.toml || exit; done
+
 bench-rate: $(READY)  ## training steps a second of every backbone; wants a GPU
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work --tables adult
 	$(BIN)/python benchmarks/step_rate.py gpu/work
 
-clean:          ## forget the environments and the demo's output
-	rm -rf $(VENV) .venv-sdmetrics augmask-demo
+clean:          ## forget the environments, the demo's output and results of plans
+	rm -rf $(VENV) .venv-sdmetrics augmask-demo smoke-results laptop-results

@@ -16,11 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.workers import run_each
-from augmask.bench import cluster
+from augmask.bench import cli, cluster
 from augmask.bench.cluster import ClusterLost, on_cluster, run_on_cluster
 from augmask.bench.engine import JobsFailed
 from augmask.errors import AugMaskWarning, UsageError
@@ -130,6 +131,69 @@ def test_a_worker_killed_in_mid_grid_loses_and_doubles_nothing(address, jobs, tm
     pids = {int(mark.suffix[1:]) for mark in tmp_path.iterdir()}
     assert len(pids) > 1, "one worker did everything"
     assert os.getpid() not in pids
+
+
+STUCK = '''
+"""Rows of independent columns; the first run of seed 0 never ends."""
+import os
+import time
+from pathlib import Path
+import numpy as np
+import pandas as pd
+from augmask.bench.methods import Generator, Made, register
+
+MARK = Path(__file__).with_name("pid")
+
+
+def make(request):
+    if request.seed == 0 and not MARK.exists():
+        part = MARK.with_name("pid-part")
+        part.write_text(str(os.getpid()))
+        part.rename(MARK)
+        time.sleep(3600)
+    rng = np.random.default_rng(request.seed)
+    table = request.table
+    rows = {c: rng.choice(table[c].dropna().to_numpy(), request.rows) for c in table}
+    return Made(pd.DataFrame(rows))
+
+
+register(Generator("stuck", "Stuck", make))
+'''
+GRID = """
+modules = ["stuck.py"]
+device = "cpu"
+seeds = [0, 1, 2, 3]
+datasets = [{ name = "clinic-stay", rows = 80 }]
+[[methods]]
+generator = "stuck"
+[[methods]]
+generator = "fill"
+augmenter = "mean"
+"""
+
+
+def test_a_grid_on_a_cluster_survives_a_killed_worker(address, tmp_path):
+    (tmp_path / "stuck.py").write_text(STUCK)
+    plan, out = tmp_path / "grid.toml", tmp_path / "out"
+    plan.write_text(GRID)
+
+    def kill_the_stuck_worker() -> None:
+        mark = tmp_path / "pid"
+        while not mark.exists():
+            time.sleep(0.05)
+        os.kill(int(mark.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_stuck_worker, daemon=True)
+    killer.start()
+    cli.app(
+        ["run", str(plan), "--out", str(out), "--scheduler", address, "--json"],
+        standalone_mode=False,
+    )
+    assert not killer.is_alive()
+    table = pd.read_parquet(out / "results.parquet")
+    assert table["status"].tolist() == ["done"] * 8
+    assert table["run"].is_unique
+    assert len(list((out / "runs").glob("*.json"))) == 8
 
 
 @pytest.mark.parametrize("resources", [GPU, None], ids=["gpu", "plain"])

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import augmask as am
+from augmask.bench.plan import read_plan
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -65,3 +66,18 @@ def test_a_foreign_loop_with_the_two_halves_learns(own):
     marginal = am.observed_mean(own["x"].square(), own["mask"])
     assert loss < 0.7 * marginal
     assert own["mask"].float().mean().item() == pytest.approx(0.6, abs=0.03)
+
+
+def test_the_diagnostics_of_the_theory_look_into_a_model(tmp_path, monkeypatch):
+    names = run_page("reproduce.md", tmp_path, monkeypatch)
+    assert names["penalty"] > 0
+    assert isinstance(names["advice"], str)
+
+
+def test_a_plan_for_ones_own_table_is_as_short_as_it_looks(tmp_path):
+    (text,) = re.findall(
+        r"```toml\n(.*?)```", (DOCS / "reproduce.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "own.toml").write_text(text)
+    (tmp_path / "my.csv").write_text("outcome,x\n" + "yes,1\nno,2\n" * 40)
+    assert len(read_plan(tmp_path / "own.toml").runs) == 2 * 3 * 6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -48,20 +46,35 @@ def test_held_out_cells_get_easier(make_table):
     assert [row["step"] for row in run.history] == list(range(LOOK, 601, LOOK))
 
 
-def test_the_best_average_is_what_remains(make_table):
-    # few rows and a high rate: it overfits, so the last state is not the best
-    trainer = make_trainer(make_table(n=40), steps=600, lr=0.02)
+def scripted(trainer, losses: dict[int, float], monkeypatch) -> dict[int, list]:
+    """Let held-out cells score as `losses` says; return the averages seen meanwhile."""
+    seen = {}
+
+    def look() -> float:
+        seen[trainer.steps_done] = [w.clone() for w in trainer.average.weights]
+        return losses.get(trainer.steps_done, 1.0)
+
+    monkeypatch.setattr(trainer, "held_out_loss", look)
+    return seen
+
+
+def test_the_last_of_the_good_late_averages_is_what_remains(make_table, monkeypatch):
+    # the best of all is early, at a high learning rate: it does not compete
+    losses = {100: 0.2, 500: 0.7, 550: 0.71, 600: 0.75}
+    trainer = make_trainer(make_table(n=40), steps=600)
+    seen = scripted(trainer, losses, monkeypatch)
     run = train(trainer)
-    seen = {
-        row["step"]: row["held_out"]
-        for row in run.history
-        if not math.isnan(row["held_out"])
-    }
-    assert run.best_loss == min(seen.values())
-    fine = [step for step, loss in seen.items() if loss <= 1.02 * run.best_loss]
-    assert run.best_step == max(fine) < 600
-    for left, best in zip(weights(trainer), run.best_weights, strict=True):
+    assert (run.best_step, run.best_loss) == (550, 0.7)
+    for left, best in zip(weights(trainer), seen[550], strict=True):
         assert torch.equal(left, best)
+
+
+def test_a_run_that_patience_ends_early_keeps_its_best(make_table, monkeypatch):
+    trainer = make_trainer(make_table(n=40), steps=600, patience=3)
+    scripted(trainer, {100: 0.2}, monkeypatch)
+    run = train(trainer)
+    assert run.stopped == "held-out cells"
+    assert (run.best_step, trainer.steps_done) == (100, 250)
 
 
 def test_without_held_out_cells_the_last_average_remains(make_table):

@@ -354,6 +354,3 @@ def latex(table: RankTable, gains: Gains | None = None) -> str:
             "",
         ]
     )
-
-
-FORMATS = {"terminal": terminal, "markdown": markdown, "csv": csv, "latex": latex}

@@ -3,8 +3,8 @@
 Every `LOOK` steps the device is read once. If the loss broke, the run goes back to its
 last good state, finds the step and the column that broke it, and tries again with half
 the learning rate. Now and then the averaged weights are scored on observed cells that
-were kept from the loss; the last that is about as good as the best is what `train`
-leaves in the backbone.
+were kept from the loss; of the states late in the run the last that is about as good as
+the best is what `train` leaves in the backbone.
 
 A run gives way after every step. So several can take turns, which on a GPU makes use of
 what one small network leaves idle: each has a stream of its own.
@@ -39,6 +39,11 @@ RESTARTS = 3
 # A later state is taken unless it is clearly worse on held-out cells: late steps have a
 # low learning rate and make better samples while that loss hardly moves.
 TOLERANCE = 0.02
+# States before this share of the run do not compete with later ones. On a small table
+# the held-out loss may rise from the start, as observed cells are memorised, while rows
+# get better until the learning rate has come down: on 1,800 rows of Adult, Shape is
+# .932 at the best early state and .971 at the end.
+LATE = 0.8
 
 
 @dataclass
@@ -50,6 +55,7 @@ class Run:
     best_step: int = 0
     best_weights: list[Tensor] | None = None
     looks_since_best: int = 0
+    late: bool = False
     restarts: int = 0
     seconds: float = 0.0
     stopped: str = "steps"
@@ -167,7 +173,7 @@ def steps(
         run.seconds = clock.elapsed
         row = _row(trainer, run, loss, done)
         if watching and (last or trainer.steps_done % evaluate_every == 0):
-            row["held_out"] = _watch(trainer, run)
+            row["held_out"] = _watch(trainer, run, done)
             shown["held_out"] = row["held_out"]
         shown["loss"] = loss
         run.history.append(row)
@@ -188,7 +194,7 @@ def steps(
         run.seconds = clock.elapsed
         row = _row(trainer, run, loss, 1.0)
         if watching:
-            row["held_out"] = _watch(trainer, run)
+            row["held_out"] = _watch(trainer, run, 1.0)
         if trainer.steps_done > (run.history[-1]["step"] if run.history else 0):
             run.history.append(row)
     progress("train", trainer.steps_done, trainer.steps_done, shown)
@@ -282,9 +288,11 @@ def _noise_of_others(noise: Tensor) -> dict[str, Tensor]:
     return {f"noise/{i}": every[i] for i in range(1, len(every))}
 
 
-def _watch(trainer: Trainer, run: Run) -> float:
+def _watch(trainer: Trainer, run: Run, done: float) -> float:
     """Score the averaged weights on held-out cells; keep them unless clearly worse."""
     loss = trainer.held_out_loss()
+    if done >= LATE and not run.late:
+        run.late, run.best_loss = True, math.inf
     run.best_loss = min(run.best_loss, loss)
     run.looks_since_best += 1
     if loss <= run.best_loss * (1 + TOLERANCE):

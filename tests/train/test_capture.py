@@ -34,11 +34,13 @@ class Cuda:
         self.refuses, self.diary = refuses, []
         self.now = self.main = self.stream_of("main")
         patch.setattr(torch.cuda, "Stream", lambda _device: self.stream_of("side"))
-        patch.setattr(torch.cuda, "current_stream", lambda: self.now)
+        patch.setattr(torch.cuda, "current_stream", lambda _device: self.now)
         patch.setattr(torch.cuda, "stream", self.on)
         patch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(self))
         patch.setattr(torch.cuda, "graph", self.record)
-        patch.setattr(torch.cuda, "synchronize", lambda: self.diary.append("wait"))
+        patch.setattr(
+            torch.cuda, "synchronize", lambda _device: self.diary.append("wait")
+        )
 
     def stream_of(self, name: str) -> Stream:
         return Stream(self, name)

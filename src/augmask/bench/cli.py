@@ -44,7 +44,10 @@ Json = Annotated[
 def _opened(plan_file: Path, out: Path | None) -> tuple[Plan, Path]:
     from augmask.bench.plan import read_plan
 
-    return read_plan(plan_file), (out or Path(f"{plan_file.stem}-results")).absolute()
+    folder = (out or Path(f"{plan_file.stem}-results")).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--out must be a folder, and {folder} is a file")
+    return read_plan(plan_file), folder
 
 
 def _check_methods(runs: Sequence[Run]) -> None:
@@ -98,8 +101,12 @@ def _prepare(runs: Sequence[Run], as_json: bool) -> None:
 
 def _default_at_once(device: str) -> int:
     """Return all cores on a CPU; on a GPU one trains while another one scores."""
+    from augmask.device import resolve_device
+
+    if device != "cpu" and resolve_device("auto").type != "cpu":
+        return 2
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return (cores or os.cpu_count() or 1) if device == "cpu" else 2
+    return cores or os.cpu_count() or 1
 
 
 class _Desk:
@@ -113,6 +120,8 @@ class _Desk:
     def take(self, run: Run, record: Record) -> None:
         from augmask.bench.results import write
 
+        if run.keep and record["status"] == "done":
+            self._check_kept(run)
         write(self.out, record)
         self.counts[record["status"]] += 1
         done = self.counts.total()
@@ -120,6 +129,16 @@ class _Desk:
         if not self.quiet:
             reason = f" ({record['reason']})" if record.get("reason") else ""
             say(f"{done}/{self.total} {run}: {record['status']}{reason}")
+
+    def _check_kept(self, run: Run) -> None:
+        from augmask.bench.results import sample_file
+
+        if not sample_file(self.out, run).exists():
+            raise UsageError(
+                f"the plan keeps rows, and those of {run} are not in {self.out}: on a "
+                "cluster --out must be a folder that all workers share; or set "
+                "keep = false"
+            )
 
 
 def _collect(grid: Plan, folder: Path) -> pd.DataFrame:
@@ -167,8 +186,8 @@ def run(
             counts = desk.counts
             try:
                 if scheduler is None:
-                    at_once = at_once or _default_at_once(grid.device)
-                    run_locally(call, left, at_once=at_once, done=desk.take)
+                    many = _default_at_once(grid.device) if at_once is None else at_once
+                    run_locally(call, left, at_once=many, done=desk.take)
                 else:
                     from augmask.bench.cluster import run_on_cluster
 
@@ -209,7 +228,7 @@ def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
         names = ["run", "method", "dataset", "mechanism", "ratio", "seed", "reason"]
         listed = wrong[["status", *names]].to_dict("records")
         print_json(
-            {"out": str(folder), "runs": len(grid.runs), **counts, "not": listed}
+            {"out": str(folder), "runs": len(grid.runs), **counts, "unfinished": listed}
         )
         return
     typer.echo(f"{folder}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
@@ -258,7 +277,11 @@ def table(
     written: list[str] = []
     ranks: dict[str, Any] = {}
     for mechanism in frame["mechanism"].unique():
-        ranked = rank_table(frame, mechanism)
+        try:
+            ranked = rank_table(frame, mechanism)
+        except DataError as error:
+            say(f"note: {mechanism} is not ranked: {error}")
+            continue
         tested = gains(ranked, stream(0, "gains"), against)
         texts = {
             "md": layout.markdown(ranked, tested),
@@ -325,10 +348,18 @@ def figures(
 
 
 @app.command()
-def methods(as_json: Json = False) -> None:
+def methods(
+    plan_file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PLAN]", help="plan whose modules register more"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """List the generators, what each needs, and whether it can run here."""
     from augmask.bench.methods import GENERATORS
 
+    if plan_file is not None:
+        _opened(plan_file, None)
     known = list(GENERATORS.values())
     reasons = {generator.name: generator.can_run() for generator in known}
     if as_json:

@@ -122,8 +122,9 @@ class Source:
     def digest(self) -> str:
         """Return a hash of the contents, found without reading the table.
 
-        Of a known table it is that of its entry, whose fingerprint is compared with
-        the contents whenever they are read; of a file, that of its bytes.
+        Of a known table it is that of its entry, whose size and, if it has one,
+        fingerprint are compared with the contents whenever they are read; of a file,
+        that of its bytes.
         """
         facts: dict[str, Any] = {
             key: getattr(self, key) for key in ("target", "task", "drop", "rows")

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -47,9 +49,12 @@ def bent(augmenter: str, eta: float | None, lam: float | None) -> Augmenter:
     0.5
     """
     rule: Any = resolve_augmenter(augmenter)
-    for name, value in (("eta", eta), ("lam", lam)):
+    for name, value, most in (("eta", eta, 1.0), ("lam", lam, math.inf)):
         if value is None:
             continue
+        if not 0 <= value <= most or math.isinf(value):
+            limit = "between 0 and 1" if most == 1 else "finite and at least 0"
+            raise UsageError(f"{name} must be {limit}, got {value:g}")
         if not hasattr(rule, name):
             raise UsageError(f"{name} bends LightGBM rules only, not {augmenter!r}")
         setattr(rule, name, value)
@@ -57,11 +62,24 @@ def bent(augmenter: str, eta: float | None, lam: float | None) -> Augmenter:
     return bent_rule
 
 
+def rule_version(augmenter: str) -> str:
+    """Return the version that a rule declares, "1" by default; empty without a rule.
+
+    Whoever changes what a rule draws raises its attribute `version`: runs and fills are
+    then made anew.
+    """
+    if not augmenter:
+        return ""
+    return str(getattr(resolve_augmenter(augmenter), "version", "1"))
+
+
 def _key(rule: Any, table: Table, state: Mapping[str, Any], without: Any) -> str:
     """Return the hash of all that decides about a fill."""
     plain = (str, int, float, bool, type(None))
     facts = [
         augmask.__version__,
+        metadata.version("lightgbm"),
+        str(getattr(rule, "version", "1")),
         f"{type(rule).__module__}.{type(rule).__qualname__}",
         sorted(
             (k, v)

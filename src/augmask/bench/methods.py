@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from augmask.augmentation.draws import Draws
-from augmask.bench.fills import SharedFill, bent
+from augmask.bench.fills import SharedFill, bent, rule_version
 from augmask.config import STRATEGIES, SUPERVISE, Settings
 from augmask.errors import UsageError, did_you_mean
 from augmask.presets import resolve_preset
@@ -70,10 +70,14 @@ class Method:
         Presets are written out, so that a run is done again when its preset changes.
         """
         generator = find_generator(self.generator)
-        knobs = ("generator", "augmenter", "supervise", "draws", "eta", "lam")
+        knobs = ("generator", "augmenter", "supervise", "draws")
         return {
             **{name: getattr(self, name) for name in knobs},
+            # a rule that is not bent
+            "eta": 0.0 if self.eta is None else self.eta,
+            "lam": 1.0 if self.lam is None else self.lam,
             "version": generator.version,
+            "rule_version": rule_version(self.augmenter),
             "settings": dict(generator.settings(self)),
         }
 
@@ -290,6 +294,13 @@ def _filled(request: Request) -> Made:
     return Made(request.table)
 
 
+def _no_options(method: Method) -> None:
+    if method.options:
+        raise UsageError(
+            f"{method.generator} has no options, got {method.options[0][0]!r}"
+        )
+
+
 for _name, _print in (("cdtd", "CDTD"), ("tabdiff", "TabDiff"), ("tabddpm", "TabDDPM")):
     register(
         Generator(
@@ -303,7 +314,7 @@ for _name, _print in (("cdtd", "CDTD"), ("tabdiff", "TabDiff"), ("tabddpm", "Tab
             check=_check_diffusion,
         )
     )
-register(Generator("fill", "fill", _filled, complete=True))
+register(Generator("fill", "fill", _filled, complete=True, check=_no_options))
 
 
 # -- from the words of a plan -------------------------------------------------------

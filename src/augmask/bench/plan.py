@@ -17,8 +17,9 @@
 
 A run is named by a hash of what decides about its result: the table, the holes, the
 split, the method's settings and declared version, the metrics. What is about the
-machine (`device`, `max_minutes`), about the files (`keep`) or only a name (`label`,
-`strategy`) is not hashed: changing it repeats nothing.
+machine (`device`), about the files (`keep`) or only a name (`label`, `strategy`) is not
+hashed: changing it repeats nothing. `max_minutes` is, since it may end a training
+early; it covers the filling of holes too, which only a block's first run pays for.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
+import re
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -34,9 +38,10 @@ from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
-from augmask.bench.data import Source
+from augmask.bench.data import FEWEST_ROWS, Source
 from augmask.bench.methods import Method, complete_method, find_generator
-from augmask.errors import DataError, UsageError, did_you_mean
+from augmask.bench.words import check_keys, chosen, listed, texts, typed
+from augmask.errors import DataError, UsageError
 from augmask.missing.simulate import MAR_RULES, MECHANISMS
 
 # Part of every name: raised when split, holes or scoring change their meaning.
@@ -45,10 +50,6 @@ KEYS = (
     *("datasets", "mechanisms", "mar", "ratios", "seeds", "methods", "metrics"),
     *("keep", "device", "max_minutes", "modules"),
 )
-TYPES = {
-    **{str: "text", int: "a whole number", float: "a number"},
-    **{bool: "true or false", list: "a list", Mapping: "a table of settings"},
-}
 TREND_EDGES = ("real", "sdmetrics")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -103,7 +104,6 @@ class Run:
 class Plan:
     """All runs of a grid, those of a block one after the other."""
 
-    path: Path
     runs: tuple[Run, ...]
     device: str
     keep: bool
@@ -114,74 +114,59 @@ class Plan:
         return list(dict.fromkeys(run.method for run in self.runs))
 
 
-def _check_keys(given: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    known = list(known)
-    for key in given:
-        if key not in known:
-            raise UsageError(f"{place} has no key {key!r}{did_you_mean(key, known)}")
-
-
-def _typed(given: Mapping[str, Any], key: str, kinds: Any, default: Any) -> Any:
-    """Return a value of the given type; a truth value is no number."""
-    value = given.get(key, default)
-    wrong = value is not None and not isinstance(value, kinds)
-    if wrong or (isinstance(value, bool) and kinds is not bool):
-        every = kinds if isinstance(kinds, tuple) else (kinds,)
-        names = " or ".join(TYPES.get(kind, kind.__name__) for kind in every)
-        raise UsageError(f"{key} must be {names}, got {value!r}")
-    return value
-
-
-def _listed(given: Mapping[str, Any], key: str, kinds: Any, default: Any) -> list[Any]:
-    """Return a list without repetitions; a single value is a list of one."""
-    value = given.get(key, default)
-    items = value if isinstance(value, list) else [value]
-    if not items:
-        raise UsageError(f"{key} must name at least one")
-    for item in items:
-        _typed({key: item}, key, kinds, None)
-    return list(dict.fromkeys(items))
-
-
-def _chosen(key: str, value: str, known: Iterable[str]) -> str:
-    known = list(known)
-    if value not in known:
-        raise UsageError(f"there is no {key} {value!r}{did_you_mean(value, known)}")
-    return value
-
-
 def load_modules(modules: Iterable[str]) -> None:
     """Import the modules that register further generators.
 
     A name that ends in `.py` is a file; any other is imported as Python does.
     """
     for name in modules:
-        if not name.endswith(".py"):
-            import_module(name)
-            continue
-        spec = util.spec_from_file_location(Path(name).stem, name)
-        if spec is None or spec.loader is None or not Path(name).is_file():
+        if name.endswith(".py") and not Path(name).is_file():
             raise DataError(f"no such file: {name}")
-        spec.loader.exec_module(util.module_from_spec(spec))
+        try:
+            _load_file(name) if name.endswith(".py") else import_module(name)
+        except Exception as error:
+            raise UsageError(
+                f"the module {name} of the plan cannot be loaded "
+                f"({type(error).__name__}: {error}); mend it, or leave it out"
+            ) from error
+
+
+def _load_file(name: str) -> None:
+    # a name of its own: dataclasses look their module up, and nothing is hidden by it
+    spec = util.spec_from_file_location(f"augmask_plan_{Path(name).stem}", name)
+    if spec is None or spec.loader is None:
+        raise ImportError("it is no Python file")
+    module = util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
 
 
 def _source(given: Any, folder: Path) -> Source:
     given = {"name": given} if isinstance(given, str) else given
     if not isinstance(given, Mapping):
         raise UsageError(f"a dataset is a name or a table of settings, got {given!r}")
-    _check_keys(given, [f.name for f in fields(Source)], "a dataset of the plan")
+    check_keys(given, [f.name for f in fields(Source)], "a dataset of the plan")
     if "name" not in given and "path" not in given:
         raise UsageError("a dataset of the plan needs a name or a path")
-    path = _typed(given, "path", str, None)
+    path = typed(given, "path", str, None)
+    kinds = typed(given, "kinds", Mapping, {})
+    for column in kinds:
+        typed(kinds, column, str, None)
     place = None if path is None else str((folder / Path(path).expanduser()).resolve())
+    name = typed(given, "name", str, Path(path or "").name.split(".")[0])
+    if not re.fullmatch(r"[\w .-]+", name) or name.startswith("."):
+        raise UsageError(
+            f"the name of a dataset is part of file names: letters, digits, spaces and "
+            f". _ - only, got {name!r}; set `name`"
+        )
     return Source(
-        name=_typed(given, "name", str, Path(path or "").name.split(".")[0]),
+        name=name,
         path=place,
-        target=_typed(given, "target", str, ""),
-        task=_typed(given, "task", str, ""),
-        drop=tuple(_typed(given, "drop", list, [])),
-        kinds=tuple(_typed(given, "kinds", Mapping, {}).items()),
-        rows=_typed(given, "rows", int, None),
+        target=typed(given, "target", str, ""),
+        task=typed(given, "task", str, ""),
+        drop=tuple(texts(given, "drop")),
+        kinds=tuple(kinds.items()),
+        rows=typed(given, "rows", int, None),
     )
 
 
@@ -201,30 +186,30 @@ def _methods(given: Any) -> list[Method]:
     """Return the methods of one entry: its lists crossed."""
     if not isinstance(given, Mapping):
         raise UsageError(f"a method is a table of settings, got {given!r}")
-    _check_keys(given, [f.name for f in fields(Method)], "a method of the plan")
+    check_keys(given, [f.name for f in fields(Method)], "a method of the plan")
     if "generator" not in given:
         raise UsageError("a method of the plan needs a generator")
     if "supervise" in given and "strategy" not in given:
         raise UsageError("a method that says what it supervises needs a strategy name")
-    options = _typed(given, "options", Mapping, {})
+    options = typed(given, "options", Mapping, {})
     for key, value in options.items():
         if not isinstance(value, str | int | float):
             raise UsageError(f"the option {key!r} must be one value, got {value!r}")
     found = []
-    for generator in _listed(given, "generator", str, None):
+    for generator in listed(given, "generator", str, None):
         usual = list(find_generator(generator).strategies) or [""]
         lists = {
-            key: _listed({"strategy": usual, **given}, key, kind, None)
+            key: listed({"strategy": usual, **given}, key, kind, None)
             for key, kind in CROSSED.items()
             if key in given or key == "strategy"
         }
         lists["generator"] = [generator]
         for values in itertools.product(*lists.values()):
-            chosen: dict[str, Any] = dict(zip(lists, values, strict=True))
-            for bend in {"eta", "lam"} & chosen.keys():
-                chosen[bend] = float(chosen[bend])
-            found.append(Method(**chosen, options=tuple(options.items())))
-    label = _typed(given, "label", str, "")
+            picked: dict[str, Any] = dict(zip(lists, values, strict=True))
+            for bend in {"eta", "lam"} & picked.keys():
+                picked[bend] = float(picked[bend])
+            found.append(Method(**picked, options=tuple(options.items())))
+    label = typed(given, "label", str, "")
     if label and len(found) > 1:
         raise UsageError(
             f"the label {label!r} is for one method, and its entry names {len(found)}; "
@@ -257,12 +242,29 @@ def _check_distinct(methods: list[Method], sources: list[Source]) -> None:
         seen[same] = method.label
 
 
-def _run_name(
-    data: str, holes: tuple[Any, ...], method: Method, metrics: Metrics
-) -> str:
+def _holes(
+    mechanism: str, mar: str, ratio: float, seed: int, minutes: float | None
+) -> list[Any]:
+    """Return what decides about split, holes and training besides the method."""
+    facts = [mechanism, mar if mechanism == "mar" else "", ratio, seed]
+    # a training that is cut short is another one
+    return facts if minutes is None else [*facts, minutes]
+
+
+def _name(data: str, holes: list[Any], method: Method, metrics: Metrics) -> str:
     facts = [PROTOCOL, data, holes, method.identity(), asdict(metrics)]
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def name_now(run: Run) -> str:
+    """Return the name that a run has here and now.
+
+    It differs from `run.name` when the table was changed since the plan was read, or
+    when another machine has another table, or other presets.
+    """
+    holes = _holes(run.mechanism, run.mar, run.ratio, run.seed, run.max_minutes)
+    return _name(run.source.digest(), holes, run.method, run.metrics)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -300,49 +302,58 @@ def read_plan(path: str | Path) -> Plan:
     """
     path = Path(path)
     given = _document(path)
-    _check_keys(given, KEYS, "a plan")
+    check_keys(given, KEYS, "a plan")
     for key in ("datasets", "methods"):
         if not isinstance(given.get(key), list) or not given[key]:
             raise UsageError(f"a plan needs at least one of its {key}, as a list")
     folder = path.resolve().parent
     modules = tuple(
         str(folder / name) if name.endswith(".py") else name
-        for name in _typed(given, "modules", list, [])
+        for name in texts(given, "modules")
     )
     load_modules(modules)
-    asked = _typed(given, "metrics", Mapping, {})
-    _check_keys(asked, [f.name for f in fields(Metrics)], "[metrics]")
+    asked = typed(given, "metrics", Mapping, {})
+    check_keys(asked, [f.name for f in fields(Metrics)], "[metrics]")
     metrics = Metrics(
-        _typed(asked, "rows", int, None),
-        _chosen("trend", asked.get("trend", "real"), TREND_EDGES),
+        typed(asked, "rows", int, None),
+        chosen("trend", typed(asked, "trend", str, "real"), TREND_EDGES),
     )
+    if metrics.rows is not None and metrics.rows < FEWEST_ROWS:
+        raise UsageError(
+            f"rows of [metrics] must be at least {FEWEST_ROWS}, got {metrics.rows}"
+        )
     sources = [_source(entry, folder) for entry in given["datasets"]]
     methods = [method for entry in given["methods"] for method in _methods(entry)]
     _check_distinct(methods, sources)
-    mechanisms = _listed(given, "mechanisms", str, "mcar")
-    ratios = [float(r) for r in _listed(given, "ratios", (int, float), 0.3)]
+    mechanisms = listed(given, "mechanisms", str, "mcar")
+    ratios = [float(r) for r in listed(given, "ratios", (int, float), 0.3)]
     for ratio in ratios:
         if not 0 <= ratio < 1:
             raise UsageError(f"ratios must be at least 0 and below 1, got {ratio:g}")
-    mar = _chosen("mar", _typed(given, "mar", str, MAR_RULES[0]), MAR_RULES)
-    keep = _typed(given, "keep", bool, False)
-    device = _chosen("device", _typed(given, "device", str, "auto"), DEVICES)
-    minutes = _typed(given, "max_minutes", (int, float), None)
+    mar = chosen("mar", typed(given, "mar", str, MAR_RULES[0]), MAR_RULES)
+    keep = typed(given, "keep", bool, False)
+    device = chosen("device", typed(given, "device", str, "auto"), DEVICES)
+    minutes = typed(given, "max_minutes", (int, float), None)
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise UsageError(f"max_minutes must be above 0, got {minutes:g}")
+    seeds = listed(given, "seeds", int, 0)
+    if min(seeds) < 0:
+        raise UsageError(f"seeds must be at least 0, got {min(seeds)}")
     digests = {source: source.digest() for source in sources}
     runs = []
     for source, mechanism, ratio, seed, method in itertools.product(
         sources,
-        [_chosen("mechanism", m, MECHANISMS) for m in mechanisms],
+        [chosen("mechanism", m, MECHANISMS) for m in mechanisms],
         ratios,
-        _listed(given, "seeds", int, 0),
+        seeds,
         methods,
     ):
-        holes = (mechanism, mar if mechanism == "mar" else "", ratio, seed)
-        name = _run_name(digests[source], holes, method, metrics)
+        holes = _holes(mechanism, mar, ratio, seed, minutes)
+        name = _name(digests[source], holes, method, metrics)
         runs.append(
             Run(
                 name, source, mechanism, mar, ratio, seed, method, metrics,
                 keep, device, minutes, modules,
             )
         )  # fmt: skip
-    return Plan(path, tuple(runs), device, keep)
+    return Plan(tuple(runs), device, keep)

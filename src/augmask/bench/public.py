@@ -218,7 +218,9 @@ def public_table(name: str) -> pd.DataFrame:
     """
     entry = known_tables()[name]
     if "made_by" in entry:
-        return tidy(_made(entry["made_by"], entry["made_with"]), entry)
+        frame = tidy(_made(entry["made_by"], entry["made_with"]), entry)
+        _check(name, frame, entry, entry["made_by"])
+        return frame
     folder = os.environ.get("AUGMASK_DATA")
     file = Path(folder or ".") / f"{name}.csv.gz"
     if folder and file.exists():

@@ -37,7 +37,7 @@ COLUMNS: dict[str, str] = {
     **dict.fromkeys(["status", "reason"], "str"),
     **dict.fromkeys([*METRICS, "mle_real", "mle_synthetic", *SECONDS], "float64"),
     **dict.fromkeys(["rows", "columns", "steps"], "float64"),
-    **dict.fromkeys(["stopped", "device", "commit", "versions", "date"], "str"),
+    **dict.fromkeys(["real", "stopped", "device", "commit", "versions", "date"], "str"),
 }
 # whether it ran depends on the machine; on another one it is tried again
 FINAL = ("done", "failed")
@@ -82,8 +82,15 @@ def _file(out: Path, name: str) -> Path:
 
 
 def write(out: Path, record: Mapping[str, Any]) -> Path:
-    """Write the record of a run; it appears whole, in place of an older one."""
+    """Write the record of a run; it appears whole, in place of an older one.
+
+    A finished run stays what it is: one that is done again for its rows, and breaks or
+    cannot run, leaves no trace.
+    """
     path = _file(out, record["run"])
+    before = read(out, record["run"])
+    if before and before["status"] == "done" and record["status"] != "done":
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({key: _plain(value) for key, value in record.items()}, indent=1)
     with written_whole(path) as part:
@@ -103,6 +110,11 @@ def read(out: Path, name: str) -> Record | None:
 def sample_file(out: Path, run: Run) -> Path:
     """Return where the synthetic rows of a run are kept."""
     return out / "samples" / f"{run.name}.parquet"
+
+
+def real_file(out: Path, dataset: str, seed: int, real: str) -> Path:
+    """Return where the complete training rows are kept; `real` is their hash."""
+    return out / "real" / f"{dataset}-{seed}-{real}.parquet"
 
 
 def pending(out: Path, runs: Iterable[Run], retry_failed: bool = False) -> list[Run]:

@@ -26,8 +26,8 @@ import augmask as am
 from augmask.bench.data import Dataset, split
 from augmask.bench.fills import SharedFill, bent
 from augmask.bench.methods import Generator, Made, Request, find_generator
-from augmask.bench.plan import Run, load_modules
-from augmask.bench.results import Record, facts_of, sample_file
+from augmask.bench.plan import Run, load_modules, name_now
+from augmask.bench.results import Record, facts_of, real_file, sample_file
 from augmask.bench.score import Judge
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
 from augmask.files import written_whole
@@ -132,24 +132,16 @@ def _generate(
 
 
 def _done(
-    run: Run,
-    out: Path,
-    data: Dataset,
-    train: pd.DataFrame,
-    holed: pd.DataFrame,
-    judge: Judge,
-) -> Record:
-    """Return what a finished run adds to its record."""
+    run: Run, out: Path, data: Dataset, holed: pd.DataFrame, judge: Judge
+) -> tuple[Record, pd.DataFrame]:
+    """Return what a finished run adds to its record, and its rows."""
     generator = find_generator(run.method.generator)
     with _limited(None if generator.keeps_time else run.max_minutes):
         made, fill = _generate(run, out, data, holed, generator)
     began = time.perf_counter()
     scores = judge.score(made.rows)
     seconds = time.perf_counter() - began
-    if run.keep:
-        _keep(train, out / "real" / f"{run.source.name}-{run.seed}.parquet")
-        _keep(made.rows, sample_file(out, run))
-    return {
+    found = {
         **scores,
         "fit_seconds": made.fit_seconds,
         "augment_seconds": fill.seconds if fill is not None else 0.0,
@@ -157,6 +149,7 @@ def _done(
         "score_seconds": seconds,
         **made.facts,
     }
+    return found, made.rows
 
 
 def _real_side(run: Run) -> str:
@@ -176,7 +169,8 @@ def execute(run: Run, out: Path) -> Record:
     """Do a run and return its record.
 
     A method that breaks is recorded as failed, one that cannot run here as unable;
-    neither raises. A table that cannot be had does raise: that is nobody's rank.
+    neither raises. A table that cannot be had or has changed, and a folder that cannot
+    keep rows, do raise: that is nobody's rank.
 
     Parameters
     ----------
@@ -186,11 +180,18 @@ def execute(run: Run, out: Path) -> Record:
         that are kept (`samples`, `real`). The record itself is returned, not written.
     """
     load_modules(run.modules)
+    if name_now(run) != run.name:
+        raise UsageError(
+            f"{run}: the table, or what a preset means, is not what it was when the "
+            "plan was read; start again, with the same on all machines"
+        )
     generator = find_generator(run.method.generator)
+    real = _real_side(run)
     record: Record = {
         **facts_of(run),
         "status": "done",
         "reason": "",
+        "real": real,
         "commit": commit(),
         "versions": versions(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -213,10 +214,10 @@ def execute(run: Run, out: Path) -> Record:
         record |= {"rows": len(train), "columns": train.shape[1]}
         judge = Judge(
             *(data, train, test, run.metrics, run.seed),
-            out / "real-side" / f"{_real_side(run)}.npz",
+            out / "real-side" / f"{real}.npz",
         )
         try:
-            record |= _done(run, out, data, train, holed, judge)
+            found, rows = _done(run, out, data, holed, judge)
         except OutOfTime:
             record |= {"status": "failed", "reason": "out of time"}
         except Exception as error:
@@ -225,4 +226,12 @@ def execute(run: Run, out: Path) -> Record:
                 "reason": _one_line(error),
                 "trace": traceback.format_exc(limit=-4),
             }
+        else:
+            record |= found
+            if run.keep:
+                # levels as such, so that figures know the roles of columns
+                roles = dict.fromkeys(data.categorical, "category")
+                place = real_file(out, run.source.name, run.seed, real)
+                _keep(train.astype(roles), place)
+                _keep(rows, sample_file(out, run))
     return record

@@ -50,6 +50,7 @@ class Judge:
         """Return the five metrics, and both sides of MLE."""
         data, metrics = self.dataset, self.metrics
         columns = data.numeric, data.categorical
+        edges: Any = metrics.trend
         known = read_arrays(self.cache)
         shared = known or {}
 
@@ -76,14 +77,10 @@ class Judge:
         taught = taught_by(rows, dict(shared))
         return {
             "shape": shape(self.train, rows, *columns).value,
-            "trend": trend(self.train, rows, *columns, edges=_edges(metrics)).value,
+            "trend": trend(self.train, rows, *columns, edges=edges).value,
             "alpha_precision": alpha.value,
             "beta_recall": beta.value,
             "mle": float(taught.value),
             "mle_real": float(taught.trtr),
             "mle_synthetic": float(taught.tstr),
         }
-
-
-def _edges(metrics: Metrics) -> Any:
-    return metrics.trend

@@ -209,7 +209,8 @@ def opened(
     """
     if not hasattr(model, "backbone_"):
         raise NotFittedError("This AugMask is not fitted yet; call fit first.")
-    table = model.codec_.encode(read_frame(data))
+    spread = model.seed if model.settings_.ties == "spread" else None
+    table = model.codec_.encode(read_frame(data), spread)
     rule: Any = resolve_augmenter(augmenter)
     rule.fit(table, rng)
     if not hasattr(rule, "moments_"):

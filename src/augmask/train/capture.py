@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from inspect import signature
+from typing import Any
 
 import torch
 
@@ -32,6 +34,14 @@ def _reason(error: Exception) -> str:
 CellLossOf = Callable[[Batch, torch.Generator], CellLoss]
 
 
+def _fused(cell_loss: CellLossOf) -> CellLossOf:
+    # A process may train on many tables, and each layout is compiled anew: torch would
+    # stop after eight. Older versions have no such keyword.
+    known = "recompile_limit" in signature(torch.compile).parameters
+    limit: dict[str, Any] = {"recompile_limit": 256} if known else {}
+    return torch.compile(cell_loss, dynamic=False, **limit)
+
+
 class Compiled:
     """Losses per cell by fused kernels; as they are where torch cannot make those.
 
@@ -44,7 +54,7 @@ class Compiled:
     def __init__(self, cell_loss: CellLossOf) -> None:
         self._plain = cell_loss
         self._call: CellLossOf = self._first
-        self._fused: CellLossOf = torch.compile(cell_loss, dynamic=False)
+        self._fused: CellLossOf = _fused(cell_loss)
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> CellLoss:
         """Return the losses of a batch."""
@@ -92,10 +102,11 @@ class StepGraph:
             self._graph.replay()
             return
         # on the stream that will record, as torch asks for
-        self._stream.wait_stream(torch.cuda.current_stream())
+        outside = torch.cuda.current_stream(self._generator.device)
+        self._stream.wait_stream(outside)
         with torch.cuda.stream(self._stream):
             self._step()
-        torch.cuda.current_stream().wait_stream(self._stream)
+        outside.wait_stream(self._stream)
         self._calls += 1
 
     def _record(self) -> None:
@@ -108,7 +119,7 @@ class StepGraph:
                 self._step()
         except RuntimeError as error:
             self.failed = True
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(self._generator.device)
             self._generator.set_state(before)
             log.warning("training goes on without a CUDA graph: %s", _reason(error))
             return

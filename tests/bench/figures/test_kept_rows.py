@@ -50,7 +50,7 @@ def folder(tmp_path, run, people, shrunken):
     ]
     for name in ("real", "samples"):
         (tmp_path / name).mkdir()
-    people.to_parquet(tmp_path / "real" / "people-0.parquet")
+    people.to_parquet(tmp_path / "real" / "people-0-f00d.parquet")
     lines = []
     for facts, rows in kept:
         line = run(dataset="people", ratio=0.7, **facts)
@@ -170,7 +170,7 @@ def test_what_is_needed_is_said(monkeypatch, folder):
         raise ImportError(name)
 
     monkeypatch.setattr(umap_density, "import_module", absent)
-    with pytest.raises(UsageError, match="pip install umap-learn"):
+    with pytest.raises(UsageError, match=r"pip install 'augmask\[bench\]'"):
         umap_density.embed(np.zeros((2, 2)), [])
 
 

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -93,7 +94,7 @@ def test_ones_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_pat
 def test_methods_are_listed_with_their_needs(bench):
     listed = json.loads(bench("methods", "--json"))["methods"]
     by_name = {line["generator"]: line for line in listed}
-    assert by_name["fill"]["needs"] == "a complete table"
+    assert by_name["fill"]["needs"] == "an augmenter, for holes"
     assert by_name["cdtd"]["reason"] == ""
 
 
@@ -169,3 +170,19 @@ def test_a_grid_killed_at_random_moments_loses_and_doubles_nothing(
     assert start(broken).wait() == 0
     assert stamps == {p: p.stat().st_mtime_ns for p in stamps}
     assert len(stamps) == runs
+
+
+@pytest.mark.slow
+def test_the_smoke_plan_goes_all_the_way(bench, tmp_path, monkeypatch):
+    monkeypatch.delenv("AUGMASK_DATA", raising=False)
+    plan = Path(__file__).parents[3] / "benchmarks" / "smoke.toml"
+    out = tmp_path / "out"
+    told = json.loads(bench("run", plan, "--out", out, "--json"))
+    assert told == {"out": str(out), "already": 0, "done": 32}
+    ranks = json.loads(bench("table", plan, "--out", out, "--json"))["ranks"]
+    assert len(ranks["mcar"]) == 6
+    drawn = json.loads(bench("figures", plan, "--out", out, "--json"))
+    names = {Path(file).stem for file in drawn["files"]}
+    assert {"ranks", "robustness", "fidelity", "umap", "augmentation-cost"} <= names
+    again = json.loads(bench("run", plan, "--out", out, "--json"))
+    assert again == {"out": str(out), "already": 32}

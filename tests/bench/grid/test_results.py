@@ -85,3 +85,12 @@ def test_what_is_over_is_not_pending(runs, tmp_path):
     # 2 may run on another machine, the rows of 3 are wanted and were not kept
     assert pending(tmp_path, runs) == [runs[2], runs[3]]
     assert pending(tmp_path, runs, retry_failed=True) == list(runs[1:])
+
+
+def test_what_is_done_is_not_replaced_by_what_broke(runs, tmp_path):
+    write(tmp_path, done(runs[0]))
+    write(tmp_path, failed(runs[0], "it broke"))
+    write(tmp_path, {**facts_of(runs[0]), "status": "unable", "reason": "no GPU"})
+    frame = collect(tmp_path, runs)
+    assert frame["status"].tolist() == ["done"]
+    assert frame["shape"].tolist() == [0.5]

@@ -41,7 +41,7 @@ Tables = dict[str, pd.DataFrame]
 
 def _fills(results: pd.DataFrame) -> pd.DataFrame:
     rows = results[(results["generator"] == FILL) & (results["status"] == "done")]
-    return rows[rows["augmenter"].isin(RULES) & rows["lam"].isna()]
+    return rows[rows["augmenter"].isin(RULES) & rows["eta"].isna() & rows["lam"].isna()]
 
 
 def _codes(tables: Tables, name: str) -> dict[str, Floats]:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from augmask.bench.data import CATEGORICAL, NUMERIC
+from augmask.bench.results import real_file
 from augmask.errors import DataError
-from augmask.table.infer import infer_schema
 
 
 def kept_rows(
@@ -25,7 +24,7 @@ def kept_rows(
     """
     if out is None:
         return None
-    real = out / "real" / f"{run['dataset']}-{run['seed']}.parquet"
+    real = real_file(out, run["dataset"], run["seed"], run["real"])
     synthetic = out / "samples" / f"{run['run']}.parquet"
     if not (real.exists() and synthetic.exists()):
         return None
@@ -33,12 +32,12 @@ def kept_rows(
 
 
 def kinds(real: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Return the numeric and the categorical columns, as a schema infers them."""
-    schema = infer_schema(real)
-    return (
-        [column.name for column in schema if column.kind in NUMERIC],
-        [column.name for column in schema if column.kind in CATEGORICAL],
-    )
+    """Return the numeric and the categorical columns of a kept real table.
+
+    Runs keep levels as categories, also those that are written as numbers.
+    """
+    numeric = list(real.select_dtypes(["number", "datetime", "datetimetz"]).columns)
+    return numeric, [name for name in real.columns if name not in numeric]
 
 
 def nothing_kept(what: str) -> DataError:

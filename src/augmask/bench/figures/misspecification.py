@@ -26,7 +26,8 @@ KEYS = ["eta", "lam", "supervise"]
 def _rows(results: pd.DataFrame) -> pd.DataFrame:
     """Return runs of bent rules, and of the rule itself as its corner (0, 1)."""
     rows = with_quality(results)
-    rule = rows["augmenter"].isin(rows.loc[rows["eta"].notna(), "augmenter"].unique())
+    bent = rows["eta"].notna() | rows["lam"].notna()
+    rule = rows["augmenter"].isin(rows.loc[bent, "augmenter"].unique())
     rows = rows[rule & rows["supervise"].isin(["all", "observed"])]
     rows = rows.assign(eta=rows["eta"].fillna(0.0), lam=rows["lam"].fillna(1.0))
     return usual_draws(rows)

@@ -105,11 +105,26 @@ def test_bent_rules_share_one_fit(make_table, tmp_path):
         bent("mean", 0.5, None)
 
 
-def test_a_damaged_file_is_as_good_as_none(make_table, tmp_path):
+def cut(content: bytes) -> bytes:
+    return content[:100]
+
+
+def flipped(content: bytes) -> bytes:
+    """Return a file whose data no longer reads, though its ends do."""
+    middle = len(content) // 2
+    return (
+        content[:middle]
+        + bytes(255 - b for b in content[middle : middle + 20])
+        + (content[middle + 20 :])
+    )
+
+
+@pytest.mark.parametrize("damage", [cut, flipped])
+def test_a_damaged_file_is_as_good_as_none(make_table, tmp_path, damage):
     table = make_table(n=80)
     rule = SharedFill(AUGMENTERS["lgbm-s"](), tmp_path, worth=0.0)
     drawn = completions(rule, table)
     for file in tmp_path.glob("*.npz"):
-        file.write_bytes(file.read_bytes()[:100])
+        file.write_bytes(damage(file.read_bytes()))
     again = SharedFill(AUGMENTERS["lgbm-s"](), tmp_path, worth=0.0)
     assert same(completions(again, table), drawn)

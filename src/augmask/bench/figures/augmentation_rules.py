@@ -18,7 +18,15 @@ from matplotlib.patches import Patch
 
 from augmask.augmentation import AUGMENTERS
 from augmask.bench.figures.matched import blocks_of, matched, usual_draws, with_quality
-from augmask.bench.figures.style import COLOURS, FAINT, INK, SIZE, SOFT, plain
+from augmask.bench.figures.style import (
+    COLOURS,
+    FAINT,
+    INK,
+    SIZE,
+    SOFT,
+    legend_above,
+    plain,
+)
 from augmask.bench.methods import in_print
 from augmask.report.plots import plain_number
 
@@ -135,12 +143,5 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
         )
     ]
     handles.append(Patch(color=SHADE, label="stochastic rule"))
-    figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=3,
-        frameon=False,
-        fontsize=SIZE,
-        labelcolor=INK,
-    )
+    legend_above(figure, handles)
     return figure

@@ -18,6 +18,7 @@ from augmask.bench.figures.style import (
     SIZE,
     SOFT,
     colours,
+    legend_above,
     plain,
 )
 from augmask.bench.ranks import BLOCK, SUMMARY, rank_table
@@ -156,12 +157,5 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
         Line2D([], [], color=shade, marker="o", ms=5, ls="none", label=name)
         for name, shade in shades.items()
     ]
-    figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=len(handles),
-        frameon=False,
-        fontsize=SIZE,
-        labelcolor=INK,
-    )
+    legend_above(figure, handles)
     return figure

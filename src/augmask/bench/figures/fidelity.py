@@ -20,7 +20,7 @@ from matplotlib.patches import Patch
 from scipy.ndimage import gaussian_filter
 
 from augmask.bench.figures.kept import kept_rows, kinds, nothing_kept
-from augmask.bench.figures.style import COLOURS, FAINT, INK, SIZE, SOFT
+from augmask.bench.figures.style import COLOURS, FAINT, SIZE, SOFT, legend_above
 from augmask.bench.methods import in_print
 from augmask.bench.ranks import BLOCK, FILL
 from augmask.evaluation.columns import Floats
@@ -198,14 +198,7 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
     handles += [
         Patch(color=SHADE[rule], label=f"filled by {in_print(rule)}") for rule in RULES
     ]
-    figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=3,
-        frameon=False,
-        fontsize=SIZE,
-        labelcolor=INK,
-    )
+    legend_above(figure, handles)
     holes = f"{str(block['mechanism']).upper()} {block['ratio']:g}"
     figure.supxlabel(f"{block['dataset']}, {holes}", size=SIZE, color=SOFT)
     return figure

@@ -24,6 +24,7 @@ from augmask.bench.figures.style import (
     SIZE,
     SOFT,
     colours,
+    legend_above,
     plain,
     why_unranked,
 )
@@ -217,13 +218,4 @@ def _legend(
                 [], [], color=SOFT, marker="x", ms=4, ls="none", label="a run failed"
             )
         )
-    longest = max(len(str(handle.get_label())) for handle in handles)
-    fitting = int(figure.get_figwidth() / (0.55 + 0.075 * longest))
-    figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=min(len(handles), max(fitting, 1)),
-        frameon=False,
-        fontsize=SIZE,
-        labelcolor=INK,
-    )
+    legend_above(figure, handles)

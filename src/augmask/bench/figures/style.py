@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from augmask.bench.ranks import RankTable, rank_table
 from augmask.errors import AugMaskError
@@ -44,6 +46,20 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     others = [name for name in dict.fromkeys(names) if name not in COLOURS]
     given = {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(others)}
     return {name: (COLOURS | given)[name] for name in names}
+
+
+def legend_above(figure: Figure, handles: Sequence[Artist]) -> None:
+    """Name what is drawn above all panels, in as many columns as fit."""
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    fitting = int(figure.get_figwidth() / (0.55 + 0.075 * longest))
+    figure.legend(
+        handles=list(handles),
+        loc="outside upper center",
+        ncols=min(len(handles), max(fitting, 1)),
+        frameon=False,
+        fontsize=SIZE,
+        labelcolor=INK,
+    )
 
 
 def tables(results: pd.DataFrame) -> list[RankTable]:

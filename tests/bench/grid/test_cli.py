@@ -17,8 +17,8 @@ import typer
 from augmask.bench import cli
 from augmask.bench.plan import read_plan
 from augmask.bench.ranks import METRICS
-from augmask.bench.results import collect
-from augmask.errors import AugMaskError, DataError
+from augmask.bench.results import collect, facts_of, write
+from augmask.errors import AugMaskError, DataError, UsageError
 
 GRID = """
 ratios = [0.2, 0.5]
@@ -186,3 +186,35 @@ def test_the_smoke_plan_goes_all_the_way(bench, tmp_path, monkeypatch):
     assert {"ranks", "robustness", "fidelity", "umap", "augmentation-cost"} <= names
     again = json.loads(bench("run", plan, "--out", out, "--json"))
     assert again == {"out": str(out), "already": 32}
+
+
+def test_rows_that_were_kept_on_another_disk_stop_the_grid(write_plan, tmp_path):
+    (run, *_) = read_plan(write_plan(GRID)).runs
+    desk = cli._Desk(tmp_path, 1, lambda *_: None, quiet=True)
+    with pytest.raises(UsageError, match="all workers share"):
+        desk.take(run, {**facts_of(run), "status": "done"})
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_mechanism_that_cannot_be_ranked_leaves_the_others(bench, write_plan):
+    plan = write_plan(
+        'mechanisms = ["mcar", "mar"]\ndatasets = [{ name = "clinic", rows = 60 }]\n'
+        '[[methods]]\ngenerator = ["cheap", "absent"]\n'
+    )
+    for i, run in enumerate(read_plan(plan).runs):
+        line = {**facts_of(run), "status": "done" if i < 2 else "unable"}
+        write(plan.parent / "out", {**line, **dict.fromkeys(METRICS, 0.5 + i / 10)})
+    told = bench("table", plan, "--out", plan.parent / "out")
+    assert "MCAR" in told
+    assert "MAR, " not in told.replace("MCAR", "")
+
+
+def test_a_file_is_no_folder(bench, write_plan, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="--out must be a folder"):
+        bench("status", write_plan(GRID), "--out", tmp_path / "file")
+
+
+def test_methods_of_a_plan_are_listed_too(bench, write_plan):
+    listed = json.loads(bench("methods", write_plan(GRID), "--json"))["methods"]
+    assert {"cheap", "absent", "cdtd"} <= {line["generator"] for line in listed}

@@ -7,6 +7,9 @@ has no GPU:
     python benchmarks/paper_setting.py run WORK OUT    # train and sample
     python benchmarks/paper_setting.py score WORK OUT  # the metrics -> a CSV file
 
+For a grid on one machine use `augmask bench`. This script stays because its stages run
+on two, and it splits with scikit-learn, which the committed scores depend on.
+
 Split 60/20/20, MCAR 0.7 on the training part, 30,000 steps of 4096 rows (`paper`). The
 strategy `Complete` trains on the training part without holes. All runs of one table and
 backbone are trained together; `run` keeps two such groups at work: one trains while the

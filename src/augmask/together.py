@@ -21,9 +21,10 @@ def fit_together(
 ) -> None:
     """Fit each model to its table, all of them in turns.
 
-    A network this small leaves most of a GPU idle. Trained in turns, each on a stream
-    of its own, several take little longer than one; a CPU has nothing to gain. Every
-    model becomes what its own `fit` would have made of it.
+    A network this small leaves much of a GPU idle. Trained in turns, each on a stream
+    of its own, several take less time than one after the other; a CPU has nothing to
+    gain. Every model becomes what its own `fit` would have made of it: bit for bit on a
+    CPU, but for rounding on a GPU.
 
     Parameters
     ----------

@@ -29,6 +29,8 @@ from augmask.train.data import TrainingData
 from augmask.train.loop import train
 from augmask.train.trainer import Trainer
 
+from .made_frame import make_frame
+
 pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
 
 NETWORK = {"width": 12, "depth": 1, "time_width": 8}
@@ -241,20 +243,6 @@ def test_every_row_twice_is_the_same_loss_and_gradient(
 # -- every table, every batch ----------------------------------------------------
 
 SMALL = {"steps": 12, "warmup": 2, "batch": 16, "sampling_steps": 4, **NETWORK}
-
-
-def make_frame(n: int = 60, holes: float = 0.3) -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    kg = rng.normal(70, 12, n)
-    frame = pd.DataFrame(
-        {
-            "kg": kg.round(1),
-            "age": (kg / 2 + rng.normal(0, 9, n)).round(),
-            "job": np.where(kg > 70, "smith", rng.choice(["cook", "clerk"], n)),
-            "smokes": rng.random(n) < 0.3,
-        }
-    )
-    return frame.mask(rng.random(frame.shape) < holes)
 
 
 def fitted(backbone: str, frame: pd.DataFrame, options=(), **changes) -> AugMask:

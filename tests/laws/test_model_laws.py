@@ -10,24 +10,12 @@ import torch
 from augmask import AugMask, load
 from augmask.augmentation import AUGMENTERS
 
+from .made_frame import make_frame
+
 SIZES = {"width": 16, "depth": 1, "time_width": 8, "batch": 32, "sampling_steps": 4}
 SETTINGS = {"steps": 25, "warmup": 5, "holdout": 0.05} | SIZES
 
 pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
-
-
-def make_frame(n: int = 60, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    kg = rng.normal(70, 12, n)
-    frame = pd.DataFrame(
-        {
-            "kg": kg.round(1),
-            "age": (kg / 2 + rng.normal(0, 9, n)).round(),
-            "job": np.where(kg > 70, "smith", rng.choice(["cook", "clerk"], n)),
-            "smokes": rng.random(n) < 0.3,
-        }
-    )
-    return frame.mask(rng.random(frame.shape) < holes)
 
 
 def fitted(frame: pd.DataFrame, **changes) -> AugMask:

@@ -23,10 +23,9 @@ from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
 from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
+from augmask.table.schema import CATEGORICAL, LEARNED, NUMERIC
 
 TASKS = ("classification", "regression")
-NUMERIC = ("integer", "float", "datetime")
-CATEGORICAL = ("category", "boolean")
 FEWEST_ROWS = 50
 # What a row becomes by its place in a shuffled class: 60 % train, 20 % validation and
 # 20 % test of every class, as nearly as its size allows.
@@ -161,7 +160,7 @@ class Source:
                 f"regression needs a numeric target, {target!r} of the table "
                 f"{self.name!r} is {kinds[target]}; declare its kind or task"
             )
-        used = [c for c, kind in kinds.items() if kind in (*NUMERIC, *CATEGORICAL)]
+        used = [c for c, kind in kinds.items() if kind in LEARNED]
         if target not in used:
             raise DataError(
                 f"the target {target!r} of the table {self.name!r} is {kinds[target]}: "

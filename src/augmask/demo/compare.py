@@ -22,7 +22,7 @@ from augmask.model import AugMask
 from augmask.progress import Progress, silent
 from augmask.report.page import write_report
 from augmask.sample.stream import write_frames
-from augmask.table.schema import Schema
+from augmask.table.schema import CATEGORICAL, NUMERIC, Schema
 
 # The one that learns this table fastest on a CPU, see benchmarks/clinic_backbones.py:
 # three fits and a report take two minutes.
@@ -71,11 +71,9 @@ class Judge:
 
     def compare(self, name: str, rows: pd.DataFrame, seconds: float) -> Comparison:
         """Return the scores of complete rows."""
-        kinds = {column.name: column.kind for column in self.schema}
-        numeric, categorical = ("integer", "float", "datetime"), ("category", "boolean")
         columns = (
-            [name for name, kind in kinds.items() if kind in numeric],
-            [name for name, kind in kinds.items() if kind in categorical],
+            [column.name for column in self.schema if column.kind in NUMERIC],
+            [column.name for column in self.schema if column.kind in CATEGORICAL],
         )
         alpha, beta = alpha_beta(self.truth, rows, *columns, cache=self.cache)
         mle = None

@@ -32,6 +32,11 @@ def low_discrepancy(rows: Tensor, generator: torch.Generator) -> Tensor:
     return (start + torch.arange(len(rows), **kind) / len(rows)) % 1.0
 
 
+def uniform_like(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Return uniform noise of the shape, type and place of `x`."""
+    return torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+
+
 def _inverse_softplus(value: float) -> float:
     return math.log(math.expm1(value))
 

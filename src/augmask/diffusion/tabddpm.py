@@ -34,7 +34,7 @@ from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import TimeEmbedding, mlp
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
-from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.schedule import low_discrepancy, uniform_like
 from augmask.errors import UsageError
 from augmask.table.carrier import FloatArray, Layout, Table
 
@@ -190,7 +190,7 @@ class TabDDPM(nn.Module):
 
     def _uniform_codes(self, like: Tensor, generator: torch.Generator) -> Tensor:
         """Return codes that are uniform over the levels of their column."""
-        drawn = (_uniform_like(like, generator) * self.cards).long()
+        drawn = (uniform_like(like, generator) * self.cards).long()
         # u K may round up to K
         return torch.minimum(drawn, self.cards.long() - 1)
 
@@ -204,7 +204,7 @@ class TabDDPM(nn.Module):
         )
         x_num = step.signal.sqrt() * num + step.noise.sqrt() * eps
         like = num.new_empty(cat.shape)
-        kept = _uniform_like(like, generator) < step.signal
+        kept = uniform_like(like, generator) < step.signal
         x_cat = torch.where(kept, cat, self._uniform_codes(like, generator))
         return x_num, eps, x_cat
 
@@ -334,7 +334,3 @@ def _without_noise(x: Tensor, x_0: Tensor, step: Step) -> Tensor:
     """Return x_s with the noise that x_t has, given x_0 (DDIM, η = 0)."""
     eps = (x - math.sqrt(step.signal) * x_0) / math.sqrt(step.noise)
     return math.sqrt(step.earlier_signal) * x_0 + math.sqrt(step.earlier_noise) * eps
-
-
-def _uniform_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)

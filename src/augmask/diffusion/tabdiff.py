@@ -16,7 +16,6 @@ and batches of one row work. The MLP has the size that the AugMask paper gives i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +33,7 @@ from augmask.diffusion.power import (
 )
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction, Weight
-from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.schedule import low_discrepancy, uniform_like
 from augmask.diffusion.tokens import Heads, Tokenizer, transformer
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
@@ -168,7 +167,7 @@ class TabDiff(nn.Module):
         t = low_discrepancy(num, generator).clamp(min=EARLIEST)
         noise = edm.normal_like(num, generator)
         masked = straight_through_mask(
-            self.schedules.mask(t), _uniform(num, cat.shape, generator)
+            self.schedules.mask(t), uniform_like(num.new_empty(cat.shape), generator)
         )
         error, entropy = self._errors(batch, noise, self.schedules.sigma(t), masked, t)
         weight = self.schedules.mask_weight(t) * masked.detach()
@@ -202,7 +201,7 @@ class TabDiff(nn.Module):
         num, cat = batch
         t = low_discrepancy(num, generator)
         m = log_linear(t, FIXED_K)[:, None]
-        masked = (_uniform(num, cat.shape, generator) < m).to(num.dtype)
+        masked = (uniform_like(num.new_empty(cat.shape), generator) < m).to(num.dtype)
         noise = edm.normal_like(num, generator)
         squared, entropy = torch.zeros_like(num), torch.zeros_like(masked)
         for time, hidden in ((t, masked), (1 - t, 1 - masked)):
@@ -267,7 +266,7 @@ class TabDiff(nn.Module):
         cat, masked = self._all_masked(x)
         for i in range(steps):
             x = x + extra[i] * edm.normal_like(x, generator)
-            hide = _uniform(x, cat.shape, generator) < again[i]
+            hide = uniform_like(x.new_empty(cat.shape), generator) < again[i]
             masked = torch.where(hide, 1.0, masked)
 
             d, logits = self._denoise(x, cat, masked, sigma_hat[i, None], times_hat[i])
@@ -343,7 +342,7 @@ class TabDiff(nn.Module):
         # the class whose exponential clock, of rate p, rings first
         clocks = torch.empty_like(logits).exponential_(generator=generator)
         race = (logits - clocks.log()).masked_fill(self.ragged.forbidden, -torch.inf)
-        stays = _uniform(logits, cat.shape, generator) * mask < next_mask
+        stays = uniform_like(logits.new_empty(cat.shape), generator) * mask < next_mask
         cat = torch.where(masked > 0, self.ragged.argmax(race), cat)
         return cat, torch.where(stays, masked, 0.0)
 
@@ -362,11 +361,6 @@ def straight_through_mask(m: Tensor, uniform: Tensor) -> Tensor:
     soft = torch.sigmoid((torch.logit(m) + torch.logit(uniform)) / TEMPERATURE)
     hard = (soft > 0.5).to(soft.dtype)
     return hard + (soft - soft.detach())
-
-
-def _uniform(like: Tensor, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    kind: dict[str, Any] = {"dtype": like.dtype, "device": like.device}
-    return torch.rand(shape, generator=generator, **kind)
 
 
 def _next(levels: Tensor) -> Tensor:

@@ -28,9 +28,8 @@ from augmask.table.cells import read_cells
 from augmask.table.encode import gate_name
 from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
-from augmask.table.schema import Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema
 
-NUMERIC = ("integer", "float", "datetime")
 KEPT_HOLE = "(missing)"
 GATE = ("no", "yes")
 # Three folds of two halves need six rows; fewer than this say nothing anyway.

@@ -44,6 +44,9 @@ from augmask.table.carrier import BoolArray
 
 Floats = npt.NDArray[np.float64]
 
+# Bounds from which some, and much, of the dependence between holes may be lost.
+SOME, MUCH = 0.1, 0.5
+
 # Rows stand for the table; each costs one small inverse and its pairs.
 MAX_ROWS = 300
 MAX_LEVELS = 12

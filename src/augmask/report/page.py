@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 import augmask
 from augmask.evaluation.scores import Scores
 from augmask.files import check_writable, written_whole
+from augmask.missing.gap import MUCH, SOME
 from augmask.report.counts import FEWEST, least_share
 from augmask.report.dependence import Joint
 from augmask.report.facts import Facts, Marginal, gather
@@ -159,9 +160,9 @@ def _pictures(f: Facts, draw: _Album) -> Iterator[tuple[str, Markup]]:
 
 
 def _gap_sentence(bound: float) -> str:
-    if bound < 0.1:
+    if bound < SOME:
         return "Filling columns one by one loses next to nothing here."
-    if bound < 0.5:
+    if bound < MUCH:
         return (
             "Filling columns one by one may lose some of the dependence between cells "
             "that are missing together."

@@ -22,9 +22,7 @@ from augmask.table.cells import Cells, read_cells
 from augmask.table.decode import aside_series, learned_series, origin
 from augmask.table.recover import instants, to_boolean, to_datetime, to_float
 from augmask.table.scale import QuantileNormal
-from augmask.table.schema import Column, Schema
-
-_NUMERIC = ("integer", "float", "datetime")
+from augmask.table.schema import NUMERIC, Column, Schema
 
 
 def gate_name(column: Column) -> str:
@@ -39,7 +37,7 @@ def _needs_gate(column: Column) -> bool:
 
 def build_layout(schema: Schema) -> Layout:
     """Return the features of a schema: numeric first, then categorical."""
-    num = tuple(column.name for column in schema if column.kind in _NUMERIC)
+    num = tuple(column.name for column in schema if column.kind in NUMERIC)
     cat: list[tuple[str, int]] = []
     for column in schema:
         if column.kind in ("category", "boolean"):
@@ -140,7 +138,7 @@ class Codec:
         """
         scalers = {}
         for column in schema:
-            if column.kind in _NUMERIC:
+            if column.kind in NUMERIC:
                 cells = _column_cells(frame, column)
                 if not cells.observed.any():
                     raise DataError(
@@ -176,7 +174,7 @@ class Codec:
             cells = _column_cells(frame, column)
             at = place[column.name]
             seen = cells.observed
-            if column.kind in _NUMERIC:
+            if column.kind in NUMERIC:
                 scaler, ties = self._scalers[column.name], _ties(spread, column)
                 z = scaler.transform(_numbers(cells, column), ties)
                 num[:, at] = np.where(seen, z, 0.0)
@@ -237,7 +235,7 @@ class Codec:
                 columns.append(aside_series(column, n, start))
                 continue
             draws = stream(seed, column.name)
-            if column.kind in _NUMERIC:
+            if column.kind in NUMERIC:
                 z = num[:, num_at[column.name]]
                 values = self._scalers[column.name].inverse(z)
             else:

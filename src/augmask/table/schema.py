@@ -32,7 +32,9 @@ Level = str | int | float | bool
 UNITS = ("D", "h", "min", "s", "ms", "us", "ns")
 
 # Learned columns; the others are set aside and pasted back.
-LEARNED = ("integer", "float", "boolean", "category", "datetime")
+NUMERIC = ("integer", "float", "datetime")
+CATEGORICAL = ("category", "boolean")
+LEARNED = (*NUMERIC, *CATEGORICAL)
 
 
 def _listed(values: tuple[Any, ...], most: int = 5) -> str:

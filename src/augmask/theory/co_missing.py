@@ -38,7 +38,7 @@ import torch
 
 from augmask.augmentation.moments import Moments
 from augmask.errors import UsageError
-from augmask.missing.gap import precision_of
+from augmask.missing.gap import MUCH, SOME, precision_of
 from augmask.table.carrier import Table
 from augmask.theory.reconstruct import Denoiser
 from augmask.theory.sensitivity import (
@@ -51,8 +51,6 @@ from augmask.theory.sensitivity import (
     soft_rows,
 )
 
-# The bounds from which the report of a table, too, speaks of some and of much loss.
-SOME, MUCH = 0.1, 0.5
 # Directions with less than this share of the largest variance count as none.
 FLAT = 1e-6
 

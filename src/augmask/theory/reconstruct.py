@@ -26,7 +26,7 @@ from augmask.augmentation.bend import bend
 from augmask.augmentation.moments import CatMoments, Moments
 from augmask.diffusion import edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
-from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.schedule import low_discrepancy, uniform_like
 from augmask.diffusion.tabddpm import Step, TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
@@ -56,10 +56,6 @@ class Denoiser:
 
     draw: Callable[[int, torch.Generator], Phi]
     device: torch.device | str = "cpu"
-
-
-def _uniform_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
 
 
 def _mixed(weights: Tensor, points: Tensor, member: Tensor) -> Tensor:
@@ -97,7 +93,7 @@ def _tabddpm(model: TabDDPM, n: int, generator: torch.Generator) -> Phi:
     time = model.time(t.to(like.dtype)).detach()
     eps = edm.normal_like(like.new_empty(n, model.n_num), generator)
     empty = like.new_empty(n, len(model.cards))
-    kept = _uniform_like(empty, generator) < step.signal
+    kept = uniform_like(empty, generator) < step.signal
     other = model.ragged.one_hot(model._uniform_codes(empty, generator), eps)
     kept_slots = kept.index_select(1, model.ragged.column)
 
@@ -121,7 +117,7 @@ def _tabdiff(model: TabDiff, n: int, generator: torch.Generator) -> Phi:
     time = net.embed_time(t).detach()
     noise = edm.normal_like(like.new_empty(n, model.n_num), generator)
     empty = like.new_empty(n, model.n_cat)
-    hidden = _uniform_like(empty, generator) > 1 - model.schedules.mask(t)
+    hidden = uniform_like(empty, generator) > 1 - model.schedules.mask(t)
     masked = hidden.to(like.dtype)[:, :, None]
     hidden_slots = hidden.index_select(1, model.ragged.column)
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import zipfile
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,11 @@ from safetensors.numpy import save as save_tensors
 
 from augmask.errors import ArtifactError
 from augmask.files import written_whole
+from augmask.versions import library_versions
 
 FORMAT = 1
 MANIFEST, TENSORS, CHECKSUMS = "manifest.json", "tensors.safetensors", "checksums.json"
 LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
-
-
-def _library_versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    return versions | {name: version(name) for name in LIBRARIES}
 
 
 def write_artifact(
@@ -45,7 +39,7 @@ def write_artifact(
         JSON-safe facts; format number and library versions are added.
     arrays : mapping of name to array
     """
-    head = {"format": FORMAT, "libraries": _library_versions(), **manifest}
+    head = {"format": FORMAT, "libraries": library_versions(*LIBRARIES), **manifest}
     members = {
         MANIFEST: json.dumps(head, indent=1, allow_nan=False).encode(),
         TENSORS: save_tensors({k: np.asarray(v, order="C") for k, v in arrays.items()}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import signal
 import subprocess
 import threading
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,26 +29,13 @@ from augmask.bench.results import Record, facts_of, real_file, sample_file
 from augmask.bench.score import Judge
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
 from augmask.files import written_whole
+from augmask.versions import library_versions
 
-PACKAGES = ("torch", "numpy", "pandas", "lightgbm", "scikit-learn", "xgboost")
+LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
 
 
 class OutOfTime(Exception):
     """A generator went on past its time."""
-
-
-@cache
-def versions() -> str:
-    """Return what the run depends on, as JSON text."""
-    found = {"augmask": am.__version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        for called in (name, f"{name}-cpu"):
-            try:
-                found[name] = metadata.version(called)
-            except metadata.PackageNotFoundError:
-                continue
-            break
-    return json.dumps(found)
 
 
 @cache
@@ -193,7 +178,7 @@ def execute(run: Run, out: Path) -> Record:
         "reason": "",
         "real": real,
         "commit": commit(),
-        "versions": versions(),
+        "versions": json.dumps(library_versions(*LIBRARIES, "xgboost")),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     reason = generator.can_run(run.device)

@@ -8,11 +8,10 @@ target adds utility.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib import metadata, util
+from importlib import util
 from typing import Any
 
 import joblib
@@ -45,6 +44,7 @@ from augmask.evaluation.without_truth import add_held_out, add_remasked, rule_na
 from augmask.missing.model import MissingModel, with_holes
 from augmask.progress import Progress, silent
 from augmask.rng import stream
+from augmask.versions import library_versions
 
 Step = Callable[[], None]
 
@@ -266,8 +266,7 @@ class _Evaluation:
             "seed": self.seed,
             "subsample": subsample,
             "flagged": flagged,
-            "versions": {name: metadata.version(name) for name in LIBRARIES}
-            | {"python": platform.python_version()},
+            "versions": library_versions(*LIBRARIES),
             "seconds": round(seconds, 1),
             "notes": [*tables.notes, *self.found.notes],
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from augmask.diffusion.edm import denoised, normal_like, scaled_input, target
+from augmask.diffusion.edm import denoised, scaled_input, target
+from augmask.diffusion.noise import normal_like
 
 
 def test_the_error_of_the_output_is_the_weighted_error_of_the_denoised_number():

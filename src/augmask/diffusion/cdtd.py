@@ -26,6 +26,7 @@ from torch.nn.functional import embedding, normalize
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp
+from augmask.diffusion.noise import Noise, normal_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.schedule import TimeWarp, low_discrepancy
@@ -170,14 +171,14 @@ class CDTD(nn.Module):
         return denoised, out[:, self.n_num :]
 
     def _losses_at(
-        self, batch: Batch, u: Tensor, sigma: Tensor, generator: torch.Generator
+        self, batch: Batch, u: Tensor, sigma: Tensor, generator: Noise
     ) -> tuple[Tensor, Tensor]:
         """Return calibrated losses A and W [B, d]: without and with EDM's weight."""
         num, cat = batch
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
         points = embedding(self.ragged.slots(cat), self._points())
-        x_num = num + s_num * edm.normal_like(num, generator)
-        x_cat = points + s_cat[:, :, None] * edm.normal_like(points, generator)
+        x_num = num + s_num * normal_like(num, generator)
+        x_cat = points + s_cat[:, :, None] * normal_like(points, generator)
         denoised, logits = self._denoise(x_num, x_cat, sigma, self.net.embed_time(u))
 
         squared = (denoised - num).square()
@@ -190,7 +191,7 @@ class CDTD(nn.Module):
 
     # -- training ---------------------------------------------------------------
 
-    def cell_loss(self, batch: Batch, generator: torch.Generator) -> CellLoss:
+    def cell_loss(self, batch: Batch, generator: Noise) -> CellLoss:
         """Return W / rho per cell; the warp and rho learn from the same cells.
 
         The three losses touch disjoint parameters: all targets are constants.
@@ -209,7 +210,7 @@ class CDTD(nn.Module):
         )
 
     @torch.no_grad()
-    def probe_loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+    def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:
         """Return A per cell at noise levels that are the same in every state.
 
         The learned warp ties both groups to one time, so each group is scored at the
@@ -237,7 +238,7 @@ class CDTD(nn.Module):
     def sample(
         self,
         n: int,
-        generator: torch.Generator,
+        generator: Noise,
         steps: int = 200,
         solver: str = "euler",
     ) -> Batch:
@@ -265,8 +266,10 @@ class CDTD(nn.Module):
         times = self.net.embed_time(u)
 
         n_cat = self.n_cat * self.cat_width
-        x_num = sigma[0, NUM] * torch.randn(n, self.n_num, generator=generator, **kind)
-        x_cat = sigma[0, CAT] * torch.randn(n, n_cat, generator=generator, **kind)
+        x_num = sigma[0, NUM] * normal_like(
+            torch.empty(n, self.n_num, **kind), generator
+        )
+        x_cat = sigma[0, CAT] * normal_like(torch.empty(n, n_cat, **kind), generator)
         before: tuple[Tensor, Tensor] | None = None
         for i, (keep_num, keep_cat, ahead) in enumerate(_solver_steps(sigma, solver)):
             d_num, logits = self._predict(x_num, x_cat, sigma[i], times[i])

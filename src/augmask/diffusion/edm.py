@@ -10,13 +10,7 @@ so input and target of the network have unit variance at every noise level.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
-
-
-def normal_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Return standard normal noise in the shape of `x`."""
-    return torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
 
 
 def scaled_input(x: Tensor, sigma: Tensor) -> Tensor:
@@ -38,6 +32,7 @@ def target(clean: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
 
     Examples
     --------
+    >>> import torch
     >>> clean, noise, sigma = torch.tensor([[0.3], [-2.0], [0.5]])
     >>> output = target(clean, noise, sigma)
     >>> torch.allclose(denoised(clean + sigma * noise, output, sigma), clean)

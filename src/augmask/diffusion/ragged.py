@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from augmask.diffusion.noise import Noise, uniform_like
+
 
 class Ragged(nn.Module):
     """Softmax, cross-entropy and argmax for C columns laid out flat.
@@ -120,14 +122,8 @@ class Ragged(nn.Module):
         padded = logits.index_select(1, self.pad.flatten())
         return padded.view(len(logits), *self.pad.shape).argmax(-1)
 
-    def draw(self, weights: Tensor, generator: torch.Generator) -> Tensor:
+    def draw(self, weights: Tensor, generator: Noise) -> Tensor:
         """Return codes drawn with probability proportional to the weights, [B, C]."""
         # a race of exponential clocks; a uniform of 0 makes a clock that never rings,
         # and no clock rings at time 0
-        uniform = torch.rand(
-            weights.shape,
-            generator=generator,
-            device=weights.device,
-            dtype=weights.dtype,
-        )
-        return self.argmax(weights / -uniform.log())
+        return self.argmax(weights / -uniform_like(weights, generator).log())

@@ -20,21 +20,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from augmask.diffusion.noise import Noise, uniform_number
+
 # closer to 0 or 1 a float32 logit is noise
 EDGE = 1e-7
 STEEPNESS = 1.01
 
 
-def low_discrepancy(rows: Tensor, generator: torch.Generator) -> Tensor:
+def low_discrepancy(rows: Tensor, generator: Noise) -> Tensor:
     """Return a uniform time for each row: one draw, then equal steps around (0, 1)."""
     kind: dict[str, Any] = {"dtype": rows.dtype, "device": rows.device}
-    start = torch.rand((), generator=generator, **kind)
+    start = uniform_number(rows, generator)
     return (start + torch.arange(len(rows), **kind) / len(rows)) % 1.0
-
-
-def uniform_like(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Return uniform noise of the shape, type and place of `x`."""
-    return torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
 
 
 def _inverse_softplus(value: float) -> float:

@@ -32,9 +32,10 @@ from torch import Tensor, nn
 
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import TimeEmbedding, mlp
+from augmask.diffusion.noise import Noise, normal_like, uniform_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
-from augmask.diffusion.schedule import low_discrepancy, uniform_like
+from augmask.diffusion.schedule import low_discrepancy
 from augmask.errors import UsageError
 from augmask.table.carrier import FloatArray, Layout, Table
 
@@ -188,20 +189,18 @@ class TabDDPM(nn.Module):
 
     # -- the two processes and the network ----------------------------------------
 
-    def _uniform_codes(self, like: Tensor, generator: torch.Generator) -> Tensor:
+    def _uniform_codes(self, like: Tensor, generator: Noise) -> Tensor:
         """Return codes that are uniform over the levels of their column."""
         drawn = (uniform_like(like, generator) * self.cards).long()
         # u K may round up to K
         return torch.minimum(drawn, self.cards.long() - 1)
 
     def _noised(
-        self, batch: Batch, step: Step, generator: torch.Generator
+        self, batch: Batch, step: Step, generator: Noise
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return noisy numbers, their noise ε, and noisy codes."""
         num, cat = batch
-        eps = torch.randn(
-            num.shape, generator=generator, device=num.device, dtype=num.dtype
-        )
+        eps = normal_like(num, generator)
         x_num = step.signal.sqrt() * num + step.noise.sqrt() * eps
         like = num.new_empty(cat.shape)
         kept = uniform_like(like, generator) < step.signal
@@ -226,7 +225,7 @@ class TabDDPM(nn.Module):
 
     # -- training -----------------------------------------------------------------
 
-    def _losses_at(self, batch: Batch, t: Tensor, generator: torch.Generator) -> Tensor:
+    def _losses_at(self, batch: Batch, t: Tensor, generator: Noise) -> Tensor:
         """Return [B, d]: squared error of ε, and T times the divergence."""
         looked_up = self.step_table.index_select(1, t).sum(0).to(batch.num.dtype)
         step = Step(*looked_up[:, :, None].unbind(1))
@@ -245,14 +244,14 @@ class TabDDPM(nn.Module):
         divergence = self.ragged.total(h * (1 - r + r * r.log()))
         return torch.cat([(eps_hat - eps).square(), self.timesteps * divergence], 1)
 
-    def cell_loss(self, batch: Batch, generator: torch.Generator) -> CellLoss:
+    def cell_loss(self, batch: Batch, generator: Noise) -> CellLoss:
         """Return the losses at one random time per row."""
         u = low_discrepancy(batch.num, generator)
         t = (u * self.timesteps).long().clamp(max=self.timesteps - 1)
         return CellLoss(self._losses_at(batch, t, generator))
 
     @torch.no_grad()
-    def probe_loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+    def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:
         """Return the same losses at times that are equally spaced over the rows."""
         rows = torch.arange(len(batch.num), device=batch.num.device)
         t = (2 * rows + 1) * self.timesteps // (2 * len(rows))
@@ -274,7 +273,7 @@ class TabDDPM(nn.Module):
     def sample(
         self,
         n: int,
-        generator: torch.Generator,
+        generator: Noise,
         steps: int = 1000,
         solver: str = "ancestral",
     ) -> Batch:
@@ -299,7 +298,7 @@ class TabDDPM(nn.Module):
         signal = self.signal[visited.astype(int)]
         ahead = np.concatenate([signal[1:], [1.0]])
 
-        x_num = torch.randn(n, self.n_num, generator=generator, **kind)
+        x_num = normal_like(torch.empty(n, self.n_num, **kind), generator)
         x_cat = self._uniform_codes(torch.empty(n, len(self.cards), **kind), generator)
         for i, numbers in enumerate(np.stack(step_between(signal, ahead), 1).tolist()):
             step = Step(*numbers)
@@ -314,7 +313,7 @@ class TabDDPM(nn.Module):
             else:
                 x_num = _posterior_mean(x_num, x_0, step)
                 if i < steps - 1:
-                    fresh = torch.randn(x_num.shape, generator=generator, **kind)
+                    fresh = normal_like(x_num, generator)
                     x_num = x_num + math.sqrt(step.beta) * fresh
             p = self.ragged.softmax(
                 logits.masked_fill(self.ragged.forbidden, -torch.inf)

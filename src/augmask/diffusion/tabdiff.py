@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import TimeEmbedding, mlp
+from augmask.diffusion.noise import Noise, normal_like, uniform_like
 from augmask.diffusion.power import (
     FIXED_K,
     FIXED_R,
@@ -33,7 +34,7 @@ from augmask.diffusion.power import (
 )
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction, Weight
-from augmask.diffusion.schedule import low_discrepancy, uniform_like
+from augmask.diffusion.schedule import low_discrepancy
 from augmask.diffusion.tokens import Heads, Tokenizer, transformer
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
@@ -158,14 +159,14 @@ class TabDiff(nn.Module):
             self.ragged.cross_entropy(logits, cat),
         )
 
-    def cell_loss(self, batch: Batch, generator: torch.Generator) -> CellLoss:
+    def cell_loss(self, batch: Batch, generator: Noise) -> CellLoss:
         """Return EDM's weighted error of numbers, and the bound's share of categories.
 
         A token that was not masked has nothing to predict and loss zero.
         """
         num, cat = batch
         t = low_discrepancy(num, generator).clamp(min=EARLIEST)
-        noise = edm.normal_like(num, generator)
+        noise = normal_like(num, generator)
         masked = straight_through_mask(
             self.schedules.mask(t), uniform_like(num.new_empty(cat.shape), generator)
         )
@@ -190,7 +191,7 @@ class TabDiff(nn.Module):
         return ""
 
     @torch.no_grad()
-    def probe_loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+    def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:
         """Return squared errors and cross-entropies at levels that are never learned.
 
         Two passes: at time t with masked tokens M ~ m(t), and at time 1 - t, where the
@@ -202,7 +203,7 @@ class TabDiff(nn.Module):
         t = low_discrepancy(num, generator)
         m = log_linear(t, FIXED_K)[:, None]
         masked = (uniform_like(num.new_empty(cat.shape), generator) < m).to(num.dtype)
-        noise = edm.normal_like(num, generator)
+        noise = normal_like(num, generator)
         squared, entropy = torch.zeros_like(num), torch.zeros_like(masked)
         for time, hidden in ((t, masked), (1 - t, 1 - masked)):
             sigma = power_mean(time, FIXED_R)[:, None]
@@ -225,7 +226,7 @@ class TabDiff(nn.Module):
     def sample(
         self,
         n: int,
-        generator: torch.Generator,
+        generator: Noise,
         steps: int = 200,
         solver: str = "heun",
     ) -> Batch:
@@ -248,13 +249,11 @@ class TabDiff(nn.Module):
         like = self.net.expand.weight
         t = torch.linspace(1, 0, steps, dtype=like.dtype, device=like.device)
         sigma = self.schedules.sigma(t)
-        x = sigma[0] * edm.normal_like(like.new_empty(n, self.n_num), generator)
+        x = sigma[0] * normal_like(like.new_empty(n, self.n_num), generator)
         follow = self._heun if solver == "heun" else self._multistep
         return follow(t, sigma, x, generator)
 
-    def _heun(
-        self, t: Tensor, sigma: Tensor, x: Tensor, generator: torch.Generator
-    ) -> Batch:
+    def _heun(self, t: Tensor, sigma: Tensor, x: Tensor, generator: Noise) -> Batch:
         """Go back along times `t`, with added noise and a second look at each step."""
         steps = len(t)
         t_hat, sigma_hat = self._churned(t, sigma, min(1 / steps, MAX_CHURN))
@@ -265,7 +264,7 @@ class TabDiff(nn.Module):
         times, times_hat = self.net.embed_time(t), self.net.embed_time(t_hat)
         cat, masked = self._all_masked(x)
         for i in range(steps):
-            x = x + extra[i] * edm.normal_like(x, generator)
+            x = x + extra[i] * normal_like(x, generator)
             hide = uniform_like(x.new_empty(cat.shape), generator) < again[i]
             masked = torch.where(hide, 1.0, masked)
 
@@ -285,7 +284,7 @@ class TabDiff(nn.Module):
         return Batch(x, cat)
 
     def _multistep(
-        self, t: Tensor, sigma: Tensor, x: Tensor, generator: torch.Generator
+        self, t: Tensor, sigma: Tensor, x: Tensor, generator: Noise
     ) -> Batch:
         """Go back along times `t`, one look at each step and a memory of the last."""
         mask, times = self.schedules.mask(t), self.net.embed_time(t)
@@ -336,11 +335,11 @@ class TabDiff(nn.Module):
         masked: Tensor,
         mask: Tensor,
         next_mask: Tensor,
-        generator: torch.Generator,
+        generator: Noise,
     ) -> tuple[Tensor, Tensor]:
         """Draw classes for masked tokens, of which a share m' / m stays masked."""
         # the class whose exponential clock, of rate p, rings first
-        clocks = torch.empty_like(logits).exponential_(generator=generator)
+        clocks = -uniform_like(logits, generator).log()
         race = (logits - clocks.log()).masked_fill(self.ragged.forbidden, -torch.inf)
         stays = uniform_like(logits.new_empty(cat.shape), generator) * mask < next_mask
         cat = torch.where(masked > 0, self.ragged.argmax(race), cat)

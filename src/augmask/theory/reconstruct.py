@@ -26,7 +26,8 @@ from augmask.augmentation.bend import bend
 from augmask.augmentation.moments import CatMoments, Moments
 from augmask.diffusion import edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
-from augmask.diffusion.schedule import low_discrepancy, uniform_like
+from augmask.diffusion.noise import normal_like, uniform_like
+from augmask.diffusion.schedule import low_discrepancy
 from augmask.diffusion.tabddpm import Step, TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
@@ -68,9 +69,9 @@ def _cdtd(model: CDTD, n: int, generator: torch.Generator) -> Phi:
     u = low_discrepancy(like.new_empty(n), generator)
     sigma = model.warp.sigma(u).detach()
     time = model.net.embed_time(u).detach()
-    noise_num = edm.normal_like(like.new_empty(n, model.n_num), generator)
+    noise_num = normal_like(like.new_empty(n, model.n_num), generator)
     shape = (n, model.n_cat, model.cat_width)
-    noise_cat = edm.normal_like(like.new_empty(shape), generator)
+    noise_cat = normal_like(like.new_empty(shape), generator)
     points = model._points().detach()
 
     def phi(x: Tensor) -> Tensor:
@@ -91,7 +92,7 @@ def _tabddpm(model: TabDDPM, n: int, generator: torch.Generator) -> Phi:
     looked_up = model.step_table.index_select(1, t).sum(0).to(like.dtype)
     step = Step(*looked_up[:, :, None].unbind(1))
     time = model.time(t.to(like.dtype)).detach()
-    eps = edm.normal_like(like.new_empty(n, model.n_num), generator)
+    eps = normal_like(like.new_empty(n, model.n_num), generator)
     empty = like.new_empty(n, len(model.cards))
     kept = uniform_like(empty, generator) < step.signal
     other = model.ragged.one_hot(model._uniform_codes(empty, generator), eps)
@@ -115,7 +116,7 @@ def _tabdiff(model: TabDiff, n: int, generator: torch.Generator) -> Phi:
     t = low_discrepancy(like.new_empty(n), generator).clamp(min=EARLIEST)
     sigma = model.schedules.sigma(t).detach()
     time = net.embed_time(t).detach()
-    noise = edm.normal_like(like.new_empty(n, model.n_num), generator)
+    noise = normal_like(like.new_empty(n, model.n_num), generator)
     empty = like.new_empty(n, model.n_cat)
     hidden = uniform_like(empty, generator) > 1 - model.schedules.mask(t)
     masked = hidden.to(like.dtype)[:, :, None]

@@ -19,12 +19,13 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
 }
 SUPERVISE = ("observed", "all")
 TIES = ("middle", "spread")
-PRODUCTS = ("tf32", "bf16")
+PRODUCTS = ("auto", "bf16", "tf32")
 FUSE = ("auto", "always", "never")
 # Compiling takes some 20 seconds on a GPU; a run should last longer than that.
 WORTH_FUSING = 5_000
+ROWS_WORTH_FUSING = 5_000_000
 CHOICES = {"ties": TIES, "products": PRODUCTS, "fuse": FUSE}
-MAY_BE_ZERO = ("holdout", "patience", "warmup")
+MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -58,11 +59,15 @@ class Settings:
         Steps of the sampler, and which of the backbone's; empty for its published one.
     sampling_batch : int
         Rows generated at once.
-    products : {"tf32", "bf16"}
-        How the hidden layers multiply in training. On a CPU `tf32` is plain float32.
+    products : {"auto", "bf16", "tf32"}
+        How the hidden layers multiply. `auto` is bf16 on a CUDA device that has it, and
+        elsewhere `tf32`, which on a CPU is plain float32.
     fuse : {"auto", "always", "never"}
-        Whether torch compiles the loss into fused kernels; `auto` does so for long runs
-        on a CUDA device.
+        Whether torch compiles the loss, and the sampler's step, into fused kernels;
+        `auto` does so on a CUDA device for long runs and millions of rows.
+    resident : float
+        GiB of the device that the table may take; a larger table stays in the host's
+        memory, and batches of it are gathered ahead of the training.
     network : mapping
         What the backbone is built with, by the names of its own keywords.
     """
@@ -80,8 +85,9 @@ class Settings:
     sampling_steps: int = 200
     solver: str = ""
     sampling_batch: int = 16_384
-    products: str = "tf32"
+    products: str = "auto"
     fuse: str = "auto"
+    resident: float = 4.0
     network: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -107,6 +113,12 @@ class Settings:
         """Whether the loss is compiled on a device of that type."""
         if self.fuse == "auto":
             return device == "cuda" and self.steps >= WORTH_FUSING
+        return self.fuse == "always"
+
+    def compiled_sampling(self, device: str, n: int) -> bool:
+        """Whether the step of the sampler is compiled for `n` rows."""
+        if self.fuse == "auto":
+            return device == "cuda" and n >= ROWS_WORTH_FUSING
         return self.fuse == "always"
 
     def replace(

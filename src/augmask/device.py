@@ -34,6 +34,14 @@ def resolve_device(device: str) -> torch.device:
     return found
 
 
+def multiplies_in_bf16(products: str, device: torch.device) -> bool:
+    """Whether hidden layers multiply in bfloat16, see `Settings.products`."""
+    if products == "auto" and device.type == "cuda":
+        # older ones know the type, and are slow with it
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    return products == "bf16"
+
+
 @contextmanager
 def fast_products(device: torch.device) -> Iterator[None]:
     """Allow TF32 matrix products on CUDA for a while, and put the setting back."""

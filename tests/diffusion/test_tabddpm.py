@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from augmask.diffusion.base import Batch
-from augmask.diffusion.tabddpm import Step, TabDDPM, cosine_signal, sampling_times
+from augmask.diffusion.tabddpm import Step, TabDDPM, cosine_signal
+from augmask.diffusion.tabddpm_back import sampling_times
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
 

@@ -364,7 +364,7 @@ def test_churn_masks_again_and_the_second_look_keeps_the_categories(monkeypatch)
     # t_hat is beyond t wherever there is room, and never beyond 1
     t = torch.linspace(1, 0, steps, dtype=torch.float64)
     sigma = model.schedules.sigma(t)
-    t_hat, sigma_hat = model._churned(t, sigma, 1 / steps)
+    t_hat, sigma_hat = model.way(steps, "heun").churned(1 / steps)
     assert t_hat[0] == 1
     assert torch.equal(sigma_hat[0], sigma[0])
     assert (t_hat[2:] > t[2:] + 1e-3).all()

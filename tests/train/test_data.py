@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import threading
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -13,13 +18,15 @@ from augmask.train.data import TrainingData, hidden_cells
 CPU = torch.device("cpu")
 
 
-def training_data(table, draws="one", supervise="observed", hidden=None):
+def training_data(
+    table, draws="one", supervise="observed", hidden=None, resident=math.inf
+):
     completions = complete(
         resolve_augmenter("ecdf"), table, Draws.parse(draws), np.random.default_rng(0)
     )
     if hidden is None:
         hidden = np.zeros_like(table.observed)
-    return TrainingData(completions, supervise, hidden, 0, CPU)
+    return TrainingData(completions, supervise, hidden, 0, CPU, resident)
 
 
 @pytest.mark.parametrize("size", [7, 60, 100])
@@ -101,3 +108,116 @@ def test_the_shuffle_goes_on_from_its_state(make_table):
         found = again.at(again.next_pairs(16))[0]
         assert torch.equal(found.num, batch.num)
         assert torch.equal(found.cat, batch.cat)
+
+
+@pytest.mark.parametrize("draws", ["one", "stack:3", "anchor:2:0.5"])
+@pytest.mark.parametrize("supervise", ["observed", "all"])
+def test_a_streamed_table_gives_the_same_batches(make_table, draws, supervise):
+    table = make_table(n=50, holes=0.4)
+    hidden = hidden_cells(table.observed, 0.2, np.random.default_rng(0))
+    kept = training_data(table, draws, supervise, hidden)
+    streamed = training_data(table, draws, supervise, hidden, resident=0)
+    assert streamed.streamed
+    assert not kept.streamed
+    share = slice(3, 13)
+    for _ in range(30):
+        kept.stage(16, share)
+        streamed.stage(16, share)
+        (batch, counted), (other, also) = kept.staged(), streamed.staged()
+        assert torch.equal(batch.num, other.num)
+        assert torch.equal(batch.cat, other.cat)
+        assert torch.equal(counted, also)
+    (batch, cells), (other, also) = kept.watched(9), streamed.watched(9)
+    assert torch.equal(batch.num, other.num)
+    assert torch.equal(cells, also)
+    assert cells.any(1).all()
+
+
+def test_staged_batches_are_those_of_the_pairs_in_tensors_that_stay(make_table):
+    table = make_table(n=50, holes=0.4)
+    data, again = training_data(table, "stack:3"), training_data(table, "stack:3")
+    data.stage(16)
+    pointers = {data._pairs.data_ptr()}
+    for _ in range(12):
+        batch, counted = data.staged()
+        expected, mask = again.at(again.next_pairs(16))
+        assert torch.equal(batch.num, expected.num)
+        assert torch.equal(counted, mask)
+        data.stage(16)
+        pointers.add(data._pairs.data_ptr())
+    streamed = training_data(table, "stack:3", resident=0)
+    streamed.stage(16)
+    places = [part.data_ptr() for part in streamed._ahead.staged]
+    streamed.stage(16)
+    assert [part.data_ptr() for part in streamed._ahead.staged] == places
+    assert len(pointers) == 1
+
+
+def test_what_was_gathered_ahead_is_not_in_the_state(make_table):
+    table = make_table(n=50, holes=0.3)
+    data = training_data(table, "stack:2", resident=0)
+    for _ in range(5):
+        data.stage(16)
+    state = {name: value.clone() for name, value in data.state().items()}
+    expected = []
+    for _ in range(12):
+        data.stage(16)
+        expected.append(data.staged()[0].num.clone())
+    again = training_data(table, "stack:2", resident=0)
+    again.stage(16)
+    for resumed in (again, data):
+        resumed.restore(state)
+        for num in expected:
+            resumed.stage(16)
+            assert torch.equal(resumed.staged()[0].num, num)
+
+
+def test_an_error_of_the_gathering_thread_reaches_the_trainer(make_table):
+    data = training_data(make_table(n=50), resident=0)
+    del data._store["num"]
+    with pytest.raises(KeyError, match="num"):
+        data.stage(16)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_cuda_graph_reads_streamed_batches(make_table):
+    """Batches arrive in place while the thread gathers, also during the recording."""
+    table = make_table(n=500, holes=0.4)
+    here = training_data(table, "stack:3", resident=0)
+    there = TrainingData(
+        here.completions,
+        "observed",
+        np.zeros_like(table.observed),
+        0,
+        torch.device("cuda"),
+        resident=0,
+    )
+    there.stage(64)
+    graph, found = torch.cuda.CUDAGraph(), torch.zeros(64, 4, device="cuda")
+    with torch.cuda.graph(graph):
+        batch, counted = there.staged()
+        found.copy_(torch.cat([batch.num, batch.cat], 1) * counted)
+    for step in range(200):
+        if step:
+            there.stage(64)
+        graph.replay()
+        here.stage(64)
+        batch, counted = here.staged()
+        expected = torch.cat([batch.num, batch.cat], 1) * counted
+        assert torch.equal(found.cpu(), expected)
+
+
+def test_a_table_that_was_streamed_goes_with_its_last_user(make_table):
+    """Not when the garbage collector comes by: it may be most of the memory."""
+    data = training_data(make_table(n=50), resident=0)
+    data.stage(16)
+    store = weakref.ref(data._store["num"])
+    gc.disable()
+    try:
+        del data
+        for thread in threading.enumerate():
+            if thread.name.startswith("augmask-batches"):
+                thread.join(5)
+        assert store() is None
+    finally:
+        gc.enable()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from augmask.errors import UsageError, did_you_mean
@@ -126,3 +126,15 @@ def build_backbone(
             f"{', '.join(lacking)}; see augmask.diffusion.base.Backbone"
         )
     return built
+
+
+def build_members(
+    backbone: Any, layout: Layout, seeds: Sequence[int], **keywords: Any
+) -> tuple[list[Backbone], Backbone]:
+    """Build a backbone for every seed, and what is sampled from: it, or all in turn."""
+    members = [build_backbone(backbone, layout, seed, **keywords) for seed in seeds]
+    if len(members) == 1:
+        return members, members[0]
+    from augmask.diffusion.ensemble import Ensemble
+
+    return members, cast("Backbone", Ensemble(members))

@@ -15,8 +15,6 @@ observed cells only; tables with no numeric or no categorical column work.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +23,12 @@ from torch.nn.functional import embedding, normalize
 
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
-from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp
+from augmask.diffusion.cdtd_back import CDTDWay
+from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
 from augmask.diffusion.noise import Noise, normal_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
+from augmask.diffusion.reverse import follow
 from augmask.diffusion.schedule import TimeWarp, low_discrepancy
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
@@ -70,8 +70,7 @@ class Denoiser(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
         """Predict from a scaled noisy row and its embedded time."""
-        out: Tensor = self.head(self.hidden(self.project(x) + time))
-        return out
+        return self.hidden.read(product(x, self.project) + time, self.head)
 
 
 class CDTD(nn.Module):
@@ -100,6 +99,7 @@ class CDTD(nn.Module):
 
     reduction: Reduction = "batch"
     solvers = ("euler", "multistep")
+    guided = (30, "multistep")
     group: Tensor
     entropy: Tensor
 
@@ -255,60 +255,15 @@ class CDTD(nn.Module):
             First order as published, or second order with the memory of one step
             (DPM-Solver++ 2M), which needs fewer steps for the same error.
         """
+        return follow(self.way(steps, solver), n, generator)
+
+    @torch.no_grad()
+    def way(self, steps: int, solver: str) -> CDTDWay:
+        """Return the way back that `sample` follows."""
         self.check_sampler(steps, solver)
-        points = self._points()
-        kind: dict[str, Any] = {"dtype": points.dtype, "device": points.device}
-        block = points.new_zeros(self.ragged.n_slots, self.n_cat, self.cat_width)
-        slots = torch.arange(self.ragged.n_slots, device=points.device)
-        block[slots, self.ragged.column] = points
-        u = torch.linspace(1, 0, steps + 1, **kind)
-        sigma = self.warp.sigma(u)
-        times = self.net.embed_time(u)
-
-        n_cat = self.n_cat * self.cat_width
-        x_num = sigma[0, NUM] * normal_like(
-            torch.empty(n, self.n_num, **kind), generator
-        )
-        x_cat = sigma[0, CAT] * normal_like(torch.empty(n, n_cat, **kind), generator)
-        before: tuple[Tensor, Tensor] | None = None
-        for i, (keep_num, keep_cat, ahead) in enumerate(_solver_steps(sigma, solver)):
-            d_num, logits = self._predict(x_num, x_cat, sigma[i], times[i])
-            d_cat = self.ragged.softmax(logits) @ block.flatten(1)
-            to_num, to_cat = d_num, d_cat
-            if before is not None and ahead is not None:
-                to_num = d_num + ahead[NUM] * (d_num - before[0])
-                to_cat = d_cat + ahead[CAT] * (d_cat - before[1])
-            x_num = torch.lerp(to_num, x_num, keep_num)
-            x_cat = torch.lerp(to_cat, x_cat, keep_cat)
-            before = (d_num, d_cat)
-        # the categories are read once more at the end point itself
-        _, logits = self._predict(x_num, x_cat, sigma[steps - 1], times[steps - 1])
-        return Batch(x_num, self.ragged.argmax(logits))
-
-    def _predict(
-        self, x_num: Tensor, x_cat: Tensor, sigma: Tensor, time: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Denoise rows that share one time; placeholder levels get no weight."""
-        denoised, logits = self._denoise(x_num, x_cat, sigma[None], time[None])
-        return denoised, logits.masked_fill(self.ragged.forbidden, -torch.inf)
+        return CDTDWay(self, steps, solver)
 
 
 def _smoothed_frequencies(codes: np.ndarray, card: int) -> np.ndarray:
     counts = np.bincount(codes, minlength=card) + PSEUDO_COUNT
     return np.asarray(counts / counts.sum())
-
-
-def _solver_steps(
-    sigma: Tensor, solver: str
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """Yield per step how much of x stays (numbers, categories) and the look-ahead.
-
-    Euler on the probability-flow equation moves x to r x + (1 - r) D with
-    r = σ' / σ. The second-order step replaces D by D + (h / 2 h_before)(D - D_before),
-    h being the step in log σ; the last step, to σ = 0, stays first order.
-    """
-    ratio = sigma[1:] / sigma[:-1]
-    h = -ratio.log()
-    for i, keep in enumerate(ratio):
-        second = solver == "multistep" and 0 < i < len(ratio) - 1
-        yield keep[NUM], keep[CAT], h[i] / (2 * h[i - 1]) if second else None

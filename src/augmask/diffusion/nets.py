@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear, pad
 
 
 class TimeEmbedding(nn.Module):
@@ -60,7 +65,7 @@ class RandomFourier(nn.Module):
 
 
 class Hidden(nn.Sequential):
-    """Hidden layers, where nearly all products of a step are.
+    """Hidden layers of ReLU units, where nearly all products of a step are.
 
     Attributes
     ----------
@@ -70,19 +75,95 @@ class Hidden(nn.Sequential):
 
     bf16 = False
 
+    def __init__(self, sizes: Sequence[int]) -> None:
+        layers: list[nn.Module] = []
+        for n_in, n_out in pairwise(sizes):
+            layers += [nn.Linear(n_in, n_out), nn.ReLU()]
+        super().__init__(*layers)
+        self.width = sizes[-1]
+
     def forward(self, x: Tensor) -> Tensor:
         """Pass `x` through all layers."""
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.bf16):
-            out = x
-            for layer in self:
-                out = layer(out)
-        return out.to(x.dtype)
+        if self.bf16:
+            return self._rounded(x)[:, : self.width].to(x.dtype)
+        for layer in self:
+            x = layer(x)
+        return x
+
+    def read(self, x: Tensor, head: nn.Linear) -> Tensor:
+        """Pass `x` through all layers and the head, which keeps its digits."""
+        if self.bf16 and x.is_cuda and not torch.is_grad_enabled():
+            # the factors are rounded, their sums are not, and nothing is copied
+            weight = _aligned(head.weight.to(torch.bfloat16), (1, 0))
+            out = torch.mm(self._rounded(x), weight.t(), out_dtype=torch.float32)
+            return out[:, : head.out_features] + head.bias
+        return product(self(x), head)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        """Pass `x` through all layers in bfloat16, padded to whole multiples of 8."""
+        layers = [layer for layer in self if isinstance(layer, nn.Linear)]
+        x = x.to(torch.bfloat16)
+        if x.is_cuda and not torch.is_grad_enabled():
+            out = _aligned(x, (1,))
+            for layer in layers:
+                weight = _aligned(layer.weight.to(torch.bfloat16), (1, 0))
+                bias = _aligned(layer.bias.to(torch.bfloat16), (0,))
+                out = _units(out, weight, bias)
+            return out
+        # A bias is a weight on a constant 1, which every layer hands on to the next:
+        # so its gradient comes out of the same product as that of the weights.
+        out = _aligned(pad(x, (0, 1), value=1.0), (1,))
+        for layer in layers:
+            weight = torch.cat([layer.weight, layer.bias[:, None]], 1)
+            handed_on = pad(weight.new_ones(1, 1), (layer.in_features, 0))
+            square = torch.cat([weight, handed_on]).to(torch.bfloat16)
+            out = linear(out, _aligned(square, (1, 0))).relu()
+        return out
+
+
+def product(x: Tensor, layer: nn.Linear) -> Tensor:
+    """Return layer(x); on a GPU with sizes that its tensor cores are made for."""
+    if not x.is_cuda:
+        out: Tensor = layer(x)
+        return out
+    weight, bias = _aligned(layer.weight, (1, 0)), _aligned(layer.bias, (0,))
+    return linear(_aligned(x, (1,)), weight, bias)[:, : layer.out_features]
+
+
+@contextmanager
+def products_in_bf16(module: Any, wanted: bool) -> Iterator[None]:
+    """Let the hidden layers of a module multiply in bfloat16, or not, for a while."""
+    layers = [m for m in module.modules() if isinstance(m, Hidden)]
+    for layer in layers:
+        layer.bf16 = wanted
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.bf16 = False
+
+
+def _units(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return relu(x weightᵀ + bias)."""
+    if x.is_cuda and not torch.is_grad_enabled():
+        # all in one kernel, which knows no gradient
+        return torch._addmm_activation(bias, x, weight.t())
+    return linear(x, weight, bias).relu()
+
+
+def units(x: Tensor, layer: nn.Linear) -> Tensor:
+    """Return relu(layer(x)) for any leading shape, where no gradient is wanted."""
+    flat = _units(x.flatten(0, -2), layer.weight, layer.bias)
+    return flat.view(*x.shape[:-1], -1)
+
+
+def _aligned(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Pad dimensions with zeros to multiples of 8, as fast bfloat16 products want."""
+    ends = [end for dim in dims for end in (0, -x.shape[dim] % 8)]
+    return pad(x, ends) if any(ends) else x
 
 
 def mlp(n_in: int, width: int, depth: int) -> Hidden:
     """Return `depth` hidden layers of `width` ReLU units."""
-    layers: list[nn.Module] = []
-    for _ in range(depth):
-        layers += [nn.Linear(n_in, width), nn.ReLU()]
-        n_in = width
-    return Hidden(*layers)
+    sizes = [n_in] + depth * [width]
+    return Hidden(sizes)

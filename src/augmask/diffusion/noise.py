@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +18,20 @@ from torch import Tensor
 Law = Literal["normal", "uniform"]
 
 
+class Asked(NamedTuple):
+    """A draw: its law, shape and type."""
+
+    law: Law
+    shape: torch.Size
+    dtype: torch.dtype
+
+
 @dataclass
 class Noted:
-    """A generator that remembers what was drawn from it: law and shape."""
+    """A generator that remembers what was drawn from it."""
 
     generator: torch.Generator
-    asked: list[tuple[Law, torch.Size]] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
 
 
 @dataclass
@@ -42,34 +50,32 @@ class Tape:
 Noise = torch.Generator | Noted | Tape
 
 
-def _draw(law: Law, like: Tensor, shape: torch.Size, noise: Noise) -> Tensor:
+def _draw(asked: Asked, noise: Noise) -> Tensor:
     if isinstance(noise, Tape):
         return noise.next()
     if isinstance(noise, Noted):
-        noise.asked.append((law, shape))
+        noise.asked.append(asked)
         noise = noise.generator
-    draw = torch.randn if law == "normal" else torch.rand
-    return draw(shape, generator=noise, device=like.device, dtype=like.dtype)
+    draw = torch.randn if asked.law == "normal" else torch.rand
+    return draw(asked.shape, generator=noise, device=noise.device, dtype=asked.dtype)
 
 
 def normal_like(x: Tensor, noise: Noise) -> Tensor:
-    """Return standard normal noise of the shape, type and place of `x`."""
-    return _draw("normal", x, x.shape, noise)
+    """Return standard normal noise of the shape and type of `x`."""
+    return _draw(Asked("normal", x.shape, x.dtype), noise)
 
 
 def uniform_like(x: Tensor, noise: Noise) -> Tensor:
-    """Return uniform noise of the shape, type and place of `x`."""
-    return _draw("uniform", x, x.shape, noise)
+    """Return uniform noise of the shape and type of `x`."""
+    return _draw(Asked("uniform", x.shape, x.dtype), noise)
 
 
 def uniform_number(like: Tensor, noise: Noise) -> Tensor:
-    """Return one uniform number of the type and place of `like`."""
-    return _draw("uniform", like, torch.Size(), noise)
+    """Return one uniform number of the type of `like`."""
+    return _draw(Asked("uniform", torch.Size(), like.dtype), noise)
 
 
-def drawn(
-    asked: Sequence[tuple[Law, torch.Size]], like: Tensor, generator: torch.Generator
-) -> list[Tensor]:
+def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:
     """Draw what was noted, in the same order.
 
     Examples
@@ -77,8 +83,8 @@ def drawn(
     >>> x = torch.zeros(2, 3)
     >>> noted = Noted(torch.Generator().manual_seed(0))
     >>> first, second = normal_like(x, noted), uniform_like(x, noted)
-    >>> tape = Tape(drawn(noted.asked, x, torch.Generator().manual_seed(0)))
+    >>> tape = Tape(drawn(noted.asked, torch.Generator().manual_seed(0)))
     >>> torch.equal(tape.next(), first), torch.equal(tape.next(), second)
     (True, True)
     """
-    return [_draw(law, like, shape, generator) for law, shape in asked]
+    return [_draw(each, generator) for each in asked]

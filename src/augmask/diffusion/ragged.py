@@ -8,10 +8,14 @@ one costs eight times as much on a table with one 42-level column.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from augmask.diffusion.noise import Noise, uniform_like
+
+SPLIT = float(2**13 + 1)
 
 
 class Ragged(nn.Module):
@@ -43,6 +47,7 @@ class Ragged(nn.Module):
     column: Tensor
     member: Tensor
     pad: Tensor
+    place: Tensor
     forbidden: Tensor
 
     def __init__(self, cards: tuple[int, ...], reserved: bool = False) -> None:
@@ -55,11 +60,18 @@ class Ragged(nn.Module):
         self.register_buffer("column", column, persistent=False)
         member = nn.functional.one_hot(column, max(len(cards), 1)).float()
         self.register_buffer("member", member[:, : len(cards)], persistent=False)
-        # slot numbers per column; short columns repeat their last slot, which cannot
-        # win an argmax against itself
-        steps = torch.arange(max(cards, default=1))
-        pad = torch.minimum(self.offsets[:, None] + steps, ends[:, None] - 1)
-        self.register_buffer("pad", pad, persistent=False)
+        # Columns of about one size are looked at together: each is padded to the next
+        # power of two by repeating its last slot, which cannot win against itself.
+        widths = [1 << (card - 1).bit_length() for card in cards]
+        self.sizes = [(w, widths.count(w)) for w in sorted(set(widths))] or [(1, 0)]
+        by_width = sorted(range(len(cards)), key=widths.__getitem__)
+        pad = [
+            torch.arange(widths[j]).clamp(max=cards[j] - 1) + self.offsets[j]
+            for j in by_width
+        ]
+        self.register_buffer("pad", torch.cat([sizes[:0], *pad]), persistent=False)
+        place = torch.argsort(torch.tensor(by_width, dtype=torch.long))
+        self.register_buffer("place", place, persistent=False)
         # a placeholder, each column's last level, may be read but is never emitted
         forbidden = torch.zeros(self.n_slots, dtype=torch.bool)
         if reserved:
@@ -70,25 +82,36 @@ class Ragged(nn.Module):
         """Return the slot of every code."""
         return codes + self.offsets
 
+    def _by_column(
+        self, values: Tensor, look: Callable[[Tensor, int], Tensor]
+    ) -> Tensor:
+        """Return what `look` sees along the levels of every column, [B, C]."""
+        # index_select() is twice as fast as indexing
+        padded = values.index_select(1, self.pad)
+        parts = torch.split(padded, [width * count for width, count in self.sizes], 1)
+        seen = [
+            look(part.view(len(values), count, width), -1)
+            for part, (width, count) in zip(parts, self.sizes, strict=True)
+        ]
+        return torch.cat(seen, 1).index_select(1, self.place)
+
     def _shifted_exp(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return exp(logits - column maximum) and the maximum, [B, S] and [B, C]."""
         # each column needs its own maximum: one column far below the row's maximum
         # would underflow to a sum of zero. It is a constant for the gradient.
-        where = self.column.expand(len(logits), -1)
-        top = torch.zeros(
-            len(logits), len(self.offsets), dtype=logits.dtype, device=logits.device
-        ).scatter_reduce(1, where, logits.detach(), "amax", include_self=False)
-        return (logits - top[:, self.column]).exp(), top
+        top = self._by_column(logits.detach(), torch.amax)
+        return (logits - top.index_select(1, self.column)).exp(), top
 
     def total(self, weights: Tensor) -> Tensor:
         """Return the sum over each column's levels, [B, C]."""
         member = self.member.to(weights.dtype)
         if weights.is_cuda and weights.dtype == torch.float32:
-            # Fast products on a GPU (TF32) round every weight to ten bits, and
-            # probabilities would no longer sum to one. So the first ten bits and the
-            # rest are summed apart; float64 would be three times slower.
-            bits = weights.detach().view(torch.int32) & -(1 << 13)
-            first = bits.view(torch.float32)
+            # Fast products on a GPU (TF32) round every weight to eleven bits, and
+            # probabilities would no longer sum to one. So the first eleven bits (split
+            # off as Veltkamp does) and the rest are summed apart; float64 would be
+            # three times slower.
+            raised = SPLIT * weights.detach()
+            first = raised - (raised - weights.detach())
             return first @ member + (weights - first) @ member
         return weights @ member
 
@@ -118,9 +141,7 @@ class Ragged(nn.Module):
 
     def argmax(self, logits: Tensor) -> Tensor:
         """Return the code of the largest logit of every column, [B, C]."""
-        # index_select() is twice as fast as indexing
-        padded = logits.index_select(1, self.pad.flatten())
-        return padded.view(len(logits), *self.pad.shape).argmax(-1)
+        return self._by_column(logits, torch.argmax)
 
     def draw(self, weights: Tensor, generator: Noise) -> Tensor:
         """Return codes drawn with probability proportional to the weights, [B, C]."""

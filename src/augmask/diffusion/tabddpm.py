@@ -31,11 +31,13 @@ import torch
 from torch import Tensor, nn
 
 from augmask.diffusion.base import Batch, CellLoss
-from augmask.diffusion.nets import TimeEmbedding, mlp
+from augmask.diffusion.nets import TimeEmbedding, mlp, product
 from augmask.diffusion.noise import Noise, normal_like, uniform_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
+from augmask.diffusion.reverse import follow
 from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.tabddpm_back import TabDDPMWay, sampling_times
 from augmask.errors import UsageError
 from augmask.table.carrier import FloatArray, Layout, Table
 
@@ -89,24 +91,6 @@ def step_between(signal: FloatArray, earlier: FloatArray) -> Step:
     )
 
 
-def sampling_times(timesteps: int, steps: int) -> FloatArray:
-    """Return `steps` of the times, falling from T - 1 to 0.
-
-    The last two times are always both visited. β is capped there, and a longer first
-    step would magnify the network's error by √(ᾱ_s / ᾱ_t): 32 as published, 300 for a
-    step of ten.
-
-    Examples
-    --------
-    >>> sampling_times(1000, 5).astype(int).tolist()
-    [999, 998, 665, 333, 0]
-    >>> sampling_times(1000, 1).tolist()
-    [999.0]
-    """
-    rest = np.linspace(0, timesteps - 2, steps - 1).round()[::-1]
-    return np.concatenate([[timesteps - 1.0], rest])
-
-
 class TabDDPM(nn.Module):
     """The backbone.
 
@@ -156,6 +140,7 @@ class TabDDPM(nn.Module):
         if timesteps < 2:
             raise UsageError(f"timesteps must be at least 2, got {timesteps}")
         self.n_num, self.timesteps = layout.n_num, timesteps
+        self.guided = (min(50, timesteps), "ancestral")
         self.log_onehot, self.clip = log_onehot, clip
         self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots
@@ -212,8 +197,8 @@ class TabDDPM(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the predicted noise [B, d_num] and class logits [B, S]."""
         x_cat = LOG_ZERO * (1 - onehot) if self.log_onehot else onehot
-        hidden = self.project(torch.cat([x_num, x_cat], 1)) + time
-        out: Tensor = self.head(self.hidden(hidden))
+        hidden = product(torch.cat([x_num, x_cat], 1), self.project) + time
+        out = self.hidden.read(hidden, self.head)
         return out[:, : self.n_num], out[:, self.n_num :]
 
     def _back(self, onehot: Tensor, p: Tensor, step: Step) -> Tensor:
@@ -290,46 +275,13 @@ class TabDDPM(nn.Module):
             Numbers move by random steps of variance 1 - α as published, or without
             fresh noise (DDIM). Categories are drawn in both.
         """
+        return follow(self.way(steps, solver), n, generator)
+
+    @torch.no_grad()
+    def way(self, steps: int, solver: str) -> TabDDPMWay:
+        """Return the way back that `sample` follows."""
         self.check_sampler(steps, solver)
-        weight = self.head.weight
-        kind: dict[str, Any] = {"dtype": weight.dtype, "device": weight.device}
-        visited = sampling_times(self.timesteps, steps)
-        times = self.time(torch.tensor(visited, **kind))
-        signal = self.signal[visited.astype(int)]
-        ahead = np.concatenate([signal[1:], [1.0]])
-
-        x_num = normal_like(torch.empty(n, self.n_num, **kind), generator)
-        x_cat = self._uniform_codes(torch.empty(n, len(self.cards), **kind), generator)
-        for i, numbers in enumerate(np.stack(step_between(signal, ahead), 1).tolist()):
-            step = Step(*numbers)
-            onehot = self.ragged.one_hot(x_cat, x_num)
-            eps_hat, logits = self._predict(x_num, onehot, times[i, None])
-            x_0 = (x_num - math.sqrt(step.noise) * eps_hat) / math.sqrt(step.signal)
-            if self.clip:
-                bound = self.clip * self.largest
-                x_0 = torch.maximum(torch.minimum(x_0, bound), -bound)
-            if solver == "ddim":
-                x_num = _without_noise(x_num, x_0, step)
-            else:
-                x_num = _posterior_mean(x_num, x_0, step)
-                if i < steps - 1:
-                    fresh = normal_like(x_num, generator)
-                    x_num = x_num + math.sqrt(step.beta) * fresh
-            p = self.ragged.softmax(
-                logits.masked_fill(self.ragged.forbidden, -torch.inf)
-            )
-            x_cat = self.ragged.draw(self._back(onehot, p, step), generator)
-        return Batch(x_num, x_cat)
-
-
-def _posterior_mean(x: Tensor, x_0: Tensor, step: Step) -> Tensor:
-    """Return the mean of x_s given x_t and x_0."""
-    to_data: float = step.beta * math.sqrt(step.earlier_signal) / step.noise
-    stay: float = step.earlier_noise * math.sqrt(step.alpha) / step.noise
-    return to_data * x_0 + stay * x
-
-
-def _without_noise(x: Tensor, x_0: Tensor, step: Step) -> Tensor:
-    """Return x_s with the noise that x_t has, given x_0 (DDIM, η = 0)."""
-    eps = (x - math.sqrt(step.signal) * x_0) / math.sqrt(step.noise)
-    return math.sqrt(step.earlier_signal) * x_0 + math.sqrt(step.earlier_noise) * eps
+        times = sampling_times(self.timesteps, steps)
+        signal = self.signal[times.astype(int)]
+        step = step_between(signal, np.concatenate([signal[1:], [1.0]]))
+        return TabDDPMWay(self, step, times, solver)

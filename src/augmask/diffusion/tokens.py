@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad
 
+from augmask.diffusion.nets import units
 from augmask.diffusion.ragged import Ragged
 
 FEED_FORWARD_FACTOR = 32
@@ -36,7 +37,12 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     True
     """
     width = q.shape[-1]
-    scores = q @ (k / math.sqrt(width)).mT
+    k = k / math.sqrt(width)
+    if torch.compiler.is_compiling() and not torch.is_grad_enabled():
+        # a compiler makes one kernel of it, and a product of four numbers is no work
+        scores = (q[..., :, None, :] * k[..., None, :, :]).sum(-1)
+        return (scores.softmax(-1)[..., None] * v[..., None, :, :]).sum(-2)
+    scores = q @ k.mT
     raised = (scores - scores.detach().amax(-1, keepdim=True)).exp()
     out = raised @ pad(v, (0, 1), value=1.0)
     return out[..., :width] / out[..., width:]
@@ -46,17 +52,17 @@ class _FeedForward(torch.autograd.Function):
     """Product, ReLU, product without keeping the wide hidden layer between them.
 
     A chunk of tokens at a time, its hidden layer is computed, used and overwritten, and
-    computed again for the gradient: memory is what this layer spends its time on.
+    computed again for the gradient: memory is what this layer spends its time on, on
+    a CPU.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, up: Tensor, down: Tensor) -> Tensor:
         ctx.save_for_backward(x, up, down)
-        size = _chunk(x)
         out = x.new_empty(len(x), len(down))
-        hidden = x.new_empty(size, len(up))
-        for start in range(0, len(x), size):
-            part = slice(start, start + size)
+        hidden = x.new_empty(CHUNK, len(up))
+        for start in range(0, len(x), CHUNK):
+            part = slice(start, start + CHUNK)
             h = hidden[: len(x[part])]
             torch.mm(x[part], up.T, out=h).relu_()
             out[part] = (down @ h.T).T  # in this order it is twice as fast
@@ -66,13 +72,12 @@ class _FeedForward(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
         x, up, down = ctx.saved_tensors
         (grad,) = grads
-        size = _chunk(x)
         d_x = torch.empty_like(x)
         d_up, d_down = torch.zeros_like(up.T), torch.zeros_like(down)
-        hidden = x.new_empty(size, len(up))
+        hidden = x.new_empty(CHUNK, len(up))
         d_hidden = torch.empty_like(hidden)
-        for start in range(0, len(x), size):
-            part = slice(start, start + size)
+        for start in range(0, len(x), CHUNK):
+            part = slice(start, start + CHUNK)
             rows, g = x[part], grad[part]
             h, d_h = hidden[: len(rows)], d_hidden[: len(rows)]
             torch.mm(rows, up.T, out=h).relu_()
@@ -97,14 +102,14 @@ def feed_forward(x: Tensor, up: nn.Linear, down: nn.Linear) -> Tensor:
     >>> torch.allclose(feed_forward(x, up, down), expected, atol=1e-6)
     True
     """
+    if x.device.type != "cpu":
+        wide = up(x).relu() if torch.is_grad_enabled() else units(x, up)
+        plain: Tensor = down(wide)
+        return plain
     flat = pad(x.flatten(0, -2), (0, 1), value=1.0)
     wide = torch.cat([up.weight, up.bias[:, None]], 1)
     out: Tensor = _FeedForward.apply(flat, wide, down.weight)  # type: ignore[no-untyped-call]
     return out.view(x.shape) + down.bias
-
-
-def _chunk(x: Tensor) -> int:
-    return CHUNK if x.device.type == "cpu" else max(len(x), 1)
 
 
 class Tokenizer(nn.Module):

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -17,7 +16,7 @@ from torch import Tensor
 from augmask.errors import ArtifactError
 from augmask.files import check_writable, written_whole
 
-FORMAT = "augmask-checkpoint-1"
+FORMAT = "augmask-checkpoint-2"
 
 
 class Checkpoint:
@@ -80,17 +79,3 @@ class Checkpoint:
                 "remove it, or name another checkpoint"
             )
         return tensors, json.loads(header["facts"])
-
-
-def to_tensors(weights: list[Tensor] | None, prefix: str) -> dict[str, Tensor]:
-    """Name the members of a list."""
-    return {f"{prefix}/{i}": w for i, w in enumerate(weights or [])}
-
-
-def from_tensors(
-    tensors: Mapping[str, Tensor], prefix: str, device: torch.device
-) -> list[Tensor] | None:
-    """Undo `to_tensors`; None when there is no such list."""
-    found = [name for name in tensors if name.startswith(prefix + "/")]
-    listed = [tensors[f"{prefix}/{i}"].to(device) for i in range(len(found))]
-    return listed or None

@@ -1,16 +1,20 @@
-"""The training set on its device: completions, supervised cells, shuffled batches.
+"""The training set: completions, supervised cells, shuffled batches.
 
-The table is small beside a GPU's memory, so it lives there and a batch is one gather.
-With several completions of a table only the holes are stored several times.
+Most tables are small beside a GPU's memory, so they live there and a batch is one
+gather; larger ones are streamed. With several completions of a table only the holes
+are stored several times.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -19,8 +23,15 @@ from augmask.diffusion.base import Batch
 from augmask.rng import stream
 from augmask.table.carrier import BoolArray, Table
 from augmask.train import parallel
+from augmask.train.ahead import Ahead
 
 Supervise = Literal["observed", "all"]
+
+# What is known of a cell, in one byte.
+OBSERVED, HIDDEN = 1, 2
+
+# Rows of a piece, where a whole table of random numbers would be larger than the table.
+PIECE = 65_536
 
 
 def hidden_cells(
@@ -30,9 +41,13 @@ def hidden_cells(
 
     They are chosen cell by cell, so every column is watched and no row is lost.
     """
+    hidden = np.zeros_like(observed)
     if share == 0:
-        return np.zeros_like(observed)
-    return observed & (rng.random(observed.shape) < share)
+        return hidden
+    for start in range(0, len(observed), PIECE):
+        piece = observed[start : start + PIECE]
+        hidden[start : start + PIECE] = piece & (rng.random(piece.shape) < share)
+    return hidden
 
 
 def filled_once(
@@ -67,12 +82,59 @@ def filled_once(
     return Completions(first, num_fill, cat_fill, policy)
 
 
-def _hole_numbers(observed: BoolArray) -> Tensor:
-    """Return the number of each hole in row-major order, -1 where observed."""
-    holes = ~observed
-    numbers = np.full(observed.shape, -1, dtype=np.int64)
-    numbers[holes] = np.arange(holes.sum())
-    return torch.from_numpy(numbers)
+def _stored(completions: Completions, hidden: BoolArray) -> dict[str, Tensor]:
+    """Return the arrays of a table that batches are gathered from."""
+    table = completions.table
+    marks = table.observed.astype(np.uint8) * OBSERVED
+    marks[hidden] |= HIDDEN
+    store = {
+        "num": table.num.astype(np.float32, copy=False),
+        "cat": table.cat,
+        "marks": marks,
+    }
+    if completions.n_draws > 1:
+        store |= {
+            "num_first": _holes_before(table.num_observed),
+            "cat_first": _holes_before(table.cat_observed),
+            "num_fill": completions.num_fill,
+            "cat_fill": completions.cat_fill,
+        }
+    return {name: torch.from_numpy(part) for name, part in store.items()}
+
+
+def _holes_before(observed: BoolArray) -> npt.NDArray[np.integer]:
+    """Return how many holes the rows before each row have."""
+    holes = observed.shape[1] - np.count_nonzero(observed, axis=1)
+    before: npt.NDArray[np.integer] = np.cumsum(holes) - holes
+    fits = not len(before) or before[-1] < 2**31
+    return before.astype(np.int32) if fits else before
+
+
+def _filled(
+    values: Tensor, hole: Tensor, first: Tensor, fills: Tensor, draws: Tensor
+) -> Tensor:
+    """Put completion draws[b] where hole[b, j]; first[b] holes lie before row b."""
+    if not fills.shape[1]:
+        return values
+    number = first[:, None] + hole.cumsum(1) - 1
+    drawn = fills[draws[:, None], torch.where(hole, number, 0)]
+    return torch.where(hole, drawn.to(values.dtype), values)
+
+
+def _gathered(
+    store: Mapping[str, Tensor], pairs: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return numbers, codes and marks of pairs of row and completion."""
+    n, n_num = store["num"].shape
+    rows = pairs % n
+    num, cat, marks = store["num"][rows], store["cat"][rows], store["marks"][rows]
+    if "num_fill" in store:
+        draws, hole = pairs // n, (marks & OBSERVED) == 0
+        first, fills = store["num_first"][rows], store["num_fill"]
+        num = _filled(num, hole[:, :n_num], first, fills, draws)
+        first, fills = store["cat_first"][rows], store["cat_fill"]
+        cat = _filled(cat, hole[:, n_num:], first, fills, draws)
+    return num, cat, marks
 
 
 class TrainingData:
@@ -81,6 +143,10 @@ class TrainingData:
     Every pass over the data draws a new order and visits every row; a batch may reach
     over the end of one pass into the next, so no row is ever left out. With the policy
     `stack` a pass visits every pair of row and completion.
+
+    A table of up to `resident` bytes lives on the device and a batch is one gather
+    there. A larger one stays in host memory: a thread gathers batches ahead of the
+    training, and the device holds one of them at a time.
 
     Parameters
     ----------
@@ -92,6 +158,15 @@ class TrainingData:
     seed : int
         Of the shuffle.
     device : torch.device
+    resident : float
+        Bytes of the device that the table may take.
+
+    Attributes
+    ----------
+    nbytes : int
+        What the table takes.
+    streamed : bool
+        Whether that is more than it may take.
     """
 
     def __init__(
@@ -101,89 +176,155 @@ class TrainingData:
         hidden: BoolArray,
         seed: int,
         device: torch.device,
+        resident: float = math.inf,
     ) -> None:
         table = completions.table
         self.completions = completions
+        self.device = device
         self.n_rows = len(table)
         self.n_num = table.layout.n_num
-        counted = table.observed if supervise == "observed" else np.ones_like(hidden)
+        self._every = supervise == "all"
+        store = _stored(completions, hidden)
+        pairs = self.n_rows * completions.n_draws
+        self.nbytes = sum(part.nbytes for part in store.values()) + 8 * pairs
+        self.streamed = self.nbytes > resident
+        home = torch.device("cpu") if self.streamed else device
+        self._store = {name: part.to(home) for name, part in store.items()}
+        self._watched: Tensor | None = None
+        self._pairs: Tensor | None = None
+        self._ahead: Ahead | None = None
+        if self.streamed:
+            # not a method: the two would keep each other, and the table, alive
+            self._ahead = Ahead(partial(_gathered, self._store), device)
 
-        self.num = torch.from_numpy(table.num.astype(np.float32)).to(device)
-        self.cat = torch.from_numpy(table.cat.astype(np.int64)).to(device)
-        self.counted = torch.from_numpy(counted & ~hidden).to(device)
-        self.hidden = torch.from_numpy(hidden).to(device)
-        self.many = completions.n_draws > 1
-        if self.many:
-            self.num_hole = _hole_numbers(table.num_observed).to(device)
-            self.cat_hole = _hole_numbers(table.cat_observed).to(device)
-            self.num_fill = torch.from_numpy(completions.num_fill).to(device)
-            cat_fill = completions.cat_fill.astype(np.int64)
-            self.cat_fill = torch.from_numpy(cat_fill).to(device)
-
-        self._generator = torch.Generator(device).manual_seed(seed)
+        self._generator = torch.Generator(home).manual_seed(seed)
         self._seed = seed
-        self._order = torch.empty(0, dtype=torch.long, device=device)
-        self._cursor = 0
-        self._epoch = 0
+        # where the pass stands: its number, how far it is, and what it is shuffled by
+        self._epoch, self._cursor = 0, 0
+        self._began = self._generator.get_state()
+        self._order: Tensor | None = None
+        self._used: Mapping[str, Tensor] = self._position()
+
+    # -- rows ----------------------------------------------------------------------
+
+    def _as_batch(
+        self, num: Tensor, cat: Tensor, marks: Tensor
+    ) -> tuple[Batch, Tensor]:
+        counted = marks < HIDDEN if self._every else marks == OBSERVED
+        return Batch(num, cat.long()), counted
+
+    def at(self, pairs: Tensor) -> tuple[Batch, Tensor]:
+        """Return the rows of these pairs and the mask of their supervised cells."""
+        parts = _gathered(self._store, pairs.to(self._generator.device))
+        return self._as_batch(*(part.to(self.device) for part in parts))
 
     def gather(self, rows: Tensor, draws: Tensor) -> Batch:
         """Return the given rows, each with the given completion of its holes."""
-        num, cat = self.num[rows], self.cat[rows]
-        if self.many:
-            num = _fill(num, self.num_hole[rows], self.num_fill, draws)
-            cat = _fill(cat, self.cat_hole[rows], self.cat_fill, draws)
-        return Batch(num, cat)
+        return self.at(draws * self.n_rows + rows)[0]
+
+    @property
+    def counted(self) -> Tensor:
+        """Which cells are supervised, [n, d]; made anew each time."""
+        marks = self._store["marks"]
+        return marks < HIDDEN if self._every else marks == OBSERVED
+
+    @property
+    def hidden(self) -> Tensor:
+        """Which observed cells are kept from the loss, [n, d]; made anew each time."""
+        return self._store["marks"] >= HIDDEN
+
+    def watched(self, most: int) -> tuple[Batch, Tensor]:
+        """Return the first rows that hold hidden cells, and which cells those are."""
+        if self._watched is None:
+            # looked up once: it is a pass over the whole table
+            self._watched = torch.nonzero(self.hidden.any(1))[:, 0]
+        num, cat, marks = _gathered(self._store, self._watched[:most])
+        batch, _ = self._as_batch(*(p.to(self.device) for p in (num, cat, marks)))
+        return batch, (marks >= HIDDEN).to(self.device)
+
+    # -- batches -------------------------------------------------------------------
+
+    def stage(self, size: int, share: slice = slice(None)) -> None:
+        """Move on by a batch of `size`, of which this process wants a share."""
+        if self._ahead is None:
+            pairs = self.next_pairs(size)[share]
+            if self._pairs is None or len(self._pairs) != len(pairs):
+                self._pairs = torch.empty_like(pairs)
+            self._pairs.copy_(pairs)
+            return
+        while self._ahead.wants_more:
+            pairs = self.next_pairs(size)[share]
+            self._ahead.ask(pairs, self._position())
+        self._used = self._ahead.take()
+
+    def staged(self) -> tuple[Batch, Tensor]:
+        """Return the batch that was staged, and the mask of its supervised cells.
+
+        Reads tensors that stay in place, so a CUDA graph may hold this.
+        """
+        if self._ahead is not None:
+            return self._as_batch(*self._ahead.staged)
+        assert self._pairs is not None
+        return self.at(self._pairs)
 
     def next_pairs(self, size: int) -> Tensor:
         """Return the numbers of the next `size` pairs of row and completion."""
         parts: list[Tensor] = []
         while size:
-            if self._cursor == len(self._order):
-                self._start_epoch()
-            part = self._order[self._cursor : self._cursor + size]
+            order = self._shuffled()
+            part = order[self._cursor : self._cursor + size]
             self._cursor += len(part)
             size -= len(part)
             parts.append(part)
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+            if self._cursor == len(order):
+                self._epoch, self._cursor, self._order = self._epoch + 1, 0, None
+                self._began = self._generator.get_state()
+        return (torch.cat(parts) if len(parts) > 1 else parts[0]).long()
 
-    def at(self, pairs: Tensor) -> tuple[Batch, Tensor]:
-        """Return the rows of these pairs and the mask of their supervised cells."""
-        rows = pairs % self.n_rows
-        return self.gather(rows, pairs // self.n_rows), self.counted[rows]
-
-    def _start_epoch(self) -> None:
-        """Shuffle anew; a pair of row r and completion k is the number k n + r."""
-        n = self.n_rows
+    def _shuffled(self) -> Tensor:
+        """Return this pass's order; row r with completion k is the number k n + r."""
+        if self._order is not None:
+            return self._order
+        n, home = self.n_rows, self._generator.device
         rng = stream(self._seed, "epoch", self._epoch)
         draw = self.completions.draw_of_epoch(self._epoch, rng)
-        pairs = n * self.completions.n_draws if draw is None else n
-        device = self.num.device
-        self._order = torch.randperm(pairs, generator=self._generator, device=device)
+        pairs = n * self.completions.n_draws
+        # long numbers would take as much as the table's own
+        short = home.type == "cpu" and pairs < 2**31
+        order = torch.randperm(
+            pairs if draw is None else n,
+            generator=self._generator,
+            device=home,
+            dtype=torch.int32 if short else torch.int64,
+        )
         if draw is not None:
-            self._order += draw * n
-        # GPUs of two kinds may shuffle differently from the same seed
-        parallel.copy_lead([self._order])
-        self._cursor = 0
-        self._epoch += 1
+            order += draw * n
+        if not self.streamed:
+            # GPUs of two kinds may shuffle differently from the same seed
+            parallel.copy_lead([order])
+        self._order = order
+        return order
 
-    def state(self) -> dict[str, Tensor]:
-        """Return where the shuffle stands, for a checkpoint."""
+    def _position(self) -> dict[str, Tensor]:
         return {
-            "order": self._order,
-            "generator": self._generator.get_state(),
+            "generator": self._began,
             "position": torch.tensor([self._cursor, self._epoch]),
         }
 
+    def state(self) -> Mapping[str, Tensor]:
+        """Return where the shuffle stands, for a checkpoint.
+
+        The order itself is not in it: it is made again from the generator, because it
+        may be as long as the table.
+        """
+        return self._position() if self._ahead is None else self._used
+
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go back to a state from `state()`."""
-        self._order = state["order"].to(self.num.device)
-        self._generator.set_state(state["generator"].cpu())
+        if self._ahead is not None:
+            self._ahead.forget()
+        self._began = state["generator"].cpu()
+        self._generator.set_state(self._began)
         self._cursor, self._epoch = state["position"].tolist()
-
-
-def _fill(values: Tensor, holes: Tensor, fills: Tensor, draws: Tensor) -> Tensor:
-    """Put completion draws[b] of hole holes[b, j] where holes[b, j] >= 0."""
-    if not fills.shape[1]:
-        return values
-    drawn = fills[draws[:, None], holes.clamp(min=0)]
-    return torch.where(holes < 0, values, drawn)
+        self._order = None
+        self._used = self._position()

@@ -7,7 +7,8 @@ were kept from the loss; of the states late in the run the last that is about as
 the best is what `train` leaves in the backbone.
 
 A run gives way after every step. So several can take turns, which on a GPU makes use of
-what one small network leaves idle: each has a stream of its own.
+what one small network leaves idle: those that are alike take their steps as one, see
+`stack`, and each of the others has a stream of its own.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from augmask.device import fast_products
 from augmask.diffusion.base import recover
 from augmask.errors import TrainingDiverged
 from augmask.progress import Progress, silent
 from augmask.train import parallel
-from augmask.train.checkpoint import Checkpoint, from_tensors, to_tensors
+from augmask.train.checkpoint import Checkpoint
+from augmask.train.stack import stacked
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
@@ -53,7 +54,7 @@ class Run:
     history: list[dict[str, float]] = field(default_factory=list)
     best_loss: float = math.inf
     best_step: int = 0
-    best_weights: list[Tensor] | None = None
+    best_weights: Tensor | None = None
     looks_since_best: int = 0
     late: bool = False
     restarts: int = 0
@@ -138,7 +139,8 @@ def steps(
         tensors, facts = saved
         trainer.restore(tensors)
         run = Run(**facts)
-        run.best_weights = from_tensors(tensors, "best", trainer.device)
+        if "best" in tensors:
+            run.best_weights = tensors["best"].to(trainer.device)
         if parallel.rank() and f"noise/{parallel.rank()}" not in tensors:
             trainer.reseed_noise(trainer.steps_done)
         log.info("training goes on from step %d", trainer.steps_done)
@@ -180,7 +182,7 @@ def steps(
         good = trainer.state()
         if checkpoint and parallel.lead(checkpoint.due):
             noise = _noise_of_others(good["noise"])
-            best = to_tensors(run.best_weights, "best")
+            best = {} if run.best_weights is None else {"best": run.best_weights}
             if parallel.leads():
                 checkpoint.save(good | noise | best, run.facts())
         if settings.patience and run.looks_since_best >= settings.patience:
@@ -198,7 +200,7 @@ def steps(
         if trainer.steps_done > (run.history[-1]["step"] if run.history else 0):
             run.history.append(row)
     progress("train", trainer.steps_done, trainer.steps_done, shown)
-    trainer.average.copy_in(run.best_weights or trainer.average.weights)
+    trainer.settle(run.best_weights)
     run.best_step = run.best_step or trainer.steps_done
     return run
 
@@ -210,7 +212,7 @@ def train(
     checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Train to the end; see `steps`."""
-    with fast_products(trainer.device), trainer.chosen_products():
+    with trainer.chosen_products():
         way = steps(trainer, seconds, progress, checkpoint)
         while True:
             try:
@@ -220,8 +222,18 @@ def train(
                 return run
 
 
+def all_or_raise(results: Sequence[Run | TrainingDiverged]) -> list[Run]:
+    """Return the runs if all came to an end, or raise what the first broke with."""
+    for result in results:
+        if isinstance(result, TrainingDiverged):
+            raise result
+    return [result for result in results if isinstance(result, Run)]
+
+
 def train_together(
-    trainers: Sequence[Trainer], progress: Progress = silent
+    trainers: Sequence[Trainer],
+    progress: Progress = silent,
+    seconds: float | None = None,
 ) -> list[Run | TrainingDiverged]:
     """Train several to the end, a step of each in turn.
 
@@ -229,12 +241,16 @@ def train_together(
     leaves its error in the place of its result.
     """
     results: list[Run | TrainingDiverged | None] = [None] * len(trainers)
-    ways = {i: (steps(t), _Lane(t.device)) for i, t in enumerate(trainers)}
+    stacks = stacked(trainers)
+    together = {id(t) for stack in stacks for t in stack.members}
+    ways = {
+        i: (steps(t, seconds), _Lane(None if id(t) in together else t.device))
+        for i, t in enumerate(trainers)
+    }
     total = sum(t.settings.steps for t in trainers)
     last_report = 0.0
     with ExitStack() as settings:
         for trainer in trainers:
-            settings.enter_context(fast_products(trainer.device))
             settings.enter_context(trainer.chosen_products())
         while ways:
             for i, (way, lane) in list(ways.items()):
@@ -248,6 +264,8 @@ def train_together(
                         results[i] = error
                 del ways[i]
                 lane.leave()
+            for stack in stacks:
+                stack.advance()
             if time.monotonic() - last_report > 0.1 or not ways:
                 last_report = time.monotonic()
                 progress("train", sum(t.steps_done for t in trainers), total, {})
@@ -257,9 +275,9 @@ def train_together(
 class _Lane:
     """A CUDA stream of one's own, beside that of the caller; nothing elsewhere."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device | None) -> None:
         self._stream: Any = None
-        if device.type == "cuda":
+        if device and device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             self._stream.wait_stream(torch.cuda.current_stream(device))
 
@@ -297,7 +315,7 @@ def _watch(trainer: Trainer, run: Run, done: float) -> float:
     run.looks_since_best += 1
     if loss <= run.best_loss * (1 + TOLERANCE):
         run.best_step = trainer.steps_done
-        run.best_weights = [w.clone() for w in trainer.average.weights]
+        run.best_weights = trainer.average.weights.clone()
         run.looks_since_best = 0
     return loss
 

@@ -7,21 +7,33 @@ so that a step can be recorded as a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from augmask.config import Settings
-from augmask.diffusion.base import Backbone, probe_loss, reduction_of, type_weights
-from augmask.diffusion.nets import Hidden
+from augmask.device import fast_products, multiplies_in_bf16
+from augmask.diffusion.base import (
+    Backbone,
+    Batch,
+    probe_loss,
+    reduction_of,
+    type_weights,
+)
+from augmask.diffusion.fuse import Compiled
+from augmask.diffusion.nets import products_in_bf16
+from augmask.diffusion.noise import Noise
 from augmask.diffusion.reduce import reduce_cells
+from augmask.diffusion.replay import Replay
 from augmask.rng import stream_seed
 from augmask.train import parallel
+from augmask.train.adam import Adam
 from augmask.train.average import WeightAverage
-from augmask.train.capture import Compiled, StepGraph
 from augmask.train.data import TrainingData
+from augmask.train.flat import Flat
 from augmask.train.schedule import learning_rate
 
 
@@ -29,6 +41,27 @@ def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the entries under `prefix/`, without it."""
     start = prefix + "/"
     return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+
+
+class Companions(Protocol):
+    """What a trainer knows of the stack that takes its steps."""
+
+    def moments(self, trainer: Trainer) -> dict[str, Tensor]:
+        """Return what the optimiser remembers of that trainer's weights."""
+
+    def forget(self, trainer: Trainer) -> None:
+        """Let a trainer go."""
+
+
+class Pace(NamedTuple):
+    """What a step depends on besides its rows.
+
+    The share of the run behind us, how far the average is pulled, the learning rate.
+    """
+
+    done: float
+    pull: float
+    rate: float
 
 
 class Trainer:
@@ -49,6 +82,8 @@ class Trainer:
 
     Attributes
     ----------
+    pace : Pace
+        Of the coming step.
     last : pair of Tensor [B, d]
         The losses per cell of the latest step, main and auxiliary together, and the
         mask that they met.
@@ -64,38 +99,59 @@ class Trainer:
     ) -> None:
         self.backbone, self.data, self.settings = backbone, data, settings
         self.seed, self.device = seed, device
-        self.parameters: list[Tensor] = list(backbone.parameters())
-        self.average = WeightAverage(backbone, settings.ema)
-        on_gpu = device.type == "cuda"
-        # a graph replays with the rate that stands in memory, so there it is a tensor
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=torch.tensor(settings.lr, device=device) if on_gpu else settings.lr,
-            betas=(0.9, settings.beta2),
-            weight_decay=0.0,
-            fused=device.type in ("cpu", "cuda"),
-            capturable=on_gpu,
-        )
-        self.noise = torch.Generator(device)
         self.steps_done = 0
         self.caution = 1.0
+        self.pace = Pace(0.0, 0.0, 0.0)
         self.last: tuple[Tensor, Tensor] | None = None
-        # what changes from step to step
         self._share = parallel.share(settings.batch)
-        rows = self._share.stop - self._share.start
-        self._pairs = torch.zeros(rows, dtype=torch.long, device=device)
-        self._done = torch.zeros((), device=device)
-        self._pull = torch.zeros((), device=device)
-        self._window_loss = torch.zeros((), device=device)
         self._window_steps = 0
-        self._fused: Compiled | None = None
+        self._stack: Companions | None = None
+        self._stand_alone()
+        self.reseed_noise(0)
+
+    def _stand_alone(self) -> None:
+        """Make all that a step works on."""
+        settings, device = self.settings, self.device
+        self.flat = Flat([self.backbone])
+        self.average = WeightAverage(self.flat.weights, settings.ema)
+        self._adam = Adam(self.flat.weights, self.average, settings)
+        self._done = torch.zeros((), device=device)
+        self.noise = torch.Generator(device)
+        self._window_loss = torch.zeros((), device=device)
+        self._loss: Callable[..., tuple[Tensor, Tensor]] = self.loss
         if settings.compiled(device.type):
-            self._fused = Compiled(backbone.cell_loss)
+            self._loss = Compiled(self.loss, "training")
         self._advance = self._compute
         # a graph would have to hold the talk of the processes too
-        if on_gpu and parallel.size() == 1:
-            self._advance = StepGraph(self._compute, self.noise)
-        self.reseed_noise(0)
+        if device.type == "cuda" and parallel.size() == 1:
+            self._advance = Replay(self._compute, [self.noise], "training")
+
+    def join(
+        self, stack: Companions, flat: Flat, average: Tensor, loss: Tensor
+    ) -> None:
+        """Leave the arithmetic of the steps to a stack, which lends its memory."""
+        self._stack, self.flat = stack, flat
+        self.average = WeightAverage(flat.weights, self.settings.ema)
+        self.average.weights = average
+        self._window_loss = loss
+
+    @torch.no_grad()
+    def leave(self) -> None:
+        """Go on alone from here, if this was one of a stack."""
+        if self._stack is None:
+            return
+        state, loss = self.state(), self._window_loss
+        self._stack.forget(self)
+        self._stack = None
+        self._stand_alone()
+        self._load(state)
+        self._window_loss.copy_(loss)
+
+    def take_step(self) -> None:
+        """Take the step that was prepared."""
+        self._done.fill_(self.pace.done)
+        self._adam.set(self.pace.rate, self.pace.pull)
+        self._advance()
 
     def reseed_noise(self, attempt: int) -> None:
         """Start the noise stream of a given attempt."""
@@ -107,50 +163,50 @@ class Trainer:
         self._window_steps = 0
 
     def step(self, done: float) -> None:
-        """Take one step; `done` is the share of the run behind us."""
-        self._pairs.copy_(self.data.next_pairs(self.settings.batch)[self._share])
-        self._done.fill_(done)
-        self._pull.fill_(self.average.pull(self.steps_done))
-        group = self.optimizer.param_groups[0]
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(self.learning_rate(done))
-        else:
-            group["lr"] = self.learning_rate(done)
-        self._advance()
+        """Take one step; `done` is the share of the run behind us.
+
+        In a stack it is prepared here, and taken when all are ready.
+        """
+        self.data.stage(self.settings.batch, self._share)
+        pull = self.average.pull(self.steps_done)
+        self.pace = Pace(done, pull, self.learning_rate(done))
+        if self._stack is None:
+            self.take_step()
         self.steps_done += 1
         self._window_steps += 1
 
-    def _compute(self) -> None:
-        """Do what a step does on the device."""
-        batch, counted = self.data.at(self._pairs)
-        cell_loss = self._fused or self.backbone.cell_loss
-        cell = cell_loss(batch, self.noise)
+    def loss(
+        self, noise: Noise, batch: Batch, counted: Tensor, done: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss of a batch and, as constants, that of its cells."""
+        # what stands for a generator is taken wherever noise comes from `noise.py`
+        cell = self.backbone.cell_loss(batch, cast(torch.Generator, noise))
         loss = reduce_cells(
             cell,
             counted,
             reduction_of(self.backbone),
             self.data.n_num,
-            type_weights(self.backbone, self._done),
+            type_weights(self.backbone, done),
         )
-        self.optimizer.zero_grad(set_to_none=True)
+        return loss, sum(cell.aux.values(), cell.main).detach()
+
+    def _compute(self) -> None:
+        """Do what a step does on the device."""
+        batch, counted = self.data.staged()
+        loss, cells = self._loss(self.noise, batch, counted, self._done)
         loss.backward()  # type: ignore[no-untyped-call]
-        parallel.average(self.parameters)
-        self.optimizer.step()
-        self.average.update(self._pull)
+        self.flat.take_gradients()
+        parallel.average([self.flat.weights])
+        self._adam.step()
         self._window_loss += loss.detach()
-        self.last = (sum(cell.aux.values(), cell.main).detach(), counted)
+        self.last = (cells, counted)
 
     @contextmanager
     def chosen_products(self) -> Iterator[None]:
-        """Let the hidden layers multiply as the settings say, for a while."""
-        layers = [m for m in self.backbone.modules() if isinstance(m, Hidden)]
-        for layer in layers:
-            layer.bf16 = self.settings.products == "bf16"
-        try:
+        """Multiply as the settings say, for a while."""
+        bf16 = multiplies_in_bf16(self.settings.products, self.device)
+        with fast_products(self.device), products_in_bf16(self.backbone, bf16):
             yield
-        finally:
-            for layer in layers:
-                layer.bf16 = False
 
     def learning_rate(self, done: float) -> float:
         """Return the rate of the coming step."""
@@ -162,10 +218,10 @@ class Trainer:
 
         The weights are looked at too: a step can break them after its loss was fine.
         """
-        norms = torch.stack(torch._foreach_norm(self.parameters)).sum()
-        health = self._window_loss / max(self._window_steps, 1) + 0 * norms
+        weights = self.flat.weights.detach().sum()
+        health = self._window_loss / max(self._window_steps, 1) + 0 * weights
         self._clear_window()
-        return parallel.lead(float(health.detach()))
+        return parallel.lead(float(health))
 
     @torch.no_grad()
     def held_out_loss(self, rows: int = 4096) -> float:
@@ -173,12 +229,18 @@ class Trainer:
         probe = torch.Generator(self.device).manual_seed(
             stream_seed(self.seed, "probe")
         )
-        watched = torch.nonzero(self.data.hidden.any(1))[:rows, 0]
-        batch = self.data.gather(watched, torch.zeros_like(watched))
-        hidden = self.data.hidden[watched]
+        batch, hidden = self.data.watched(rows)
         with self.average.in_place():
             losses = probe_loss(self.backbone, batch, probe)
         return parallel.lead(float(losses[hidden].mean()))
+
+    @torch.no_grad()
+    def settle(self, weights: Tensor | None) -> None:
+        """End the training: leave these weights in the backbone, or the average."""
+        self.leave()
+        final = self.average.weights if weights is None else weights
+        self.flat.weights.copy_(final)
+        self.flat.release()
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on."""
@@ -190,16 +252,20 @@ class Trainer:
             state[f"data/{name}"] = value
         for name, value in self._buffers().items():
             state[f"buffer/{name}"] = value
-        for i, p in enumerate(self.parameters):
-            state[f"weight/{i}"] = p.detach()
-            state[f"average/{i}"] = self.average.weights[i]
-            for name, value in self.optimizer.state[p].items():
-                state[f"optimizer/{i}/{name}"] = value
+        state["weights"] = self.flat.weights.detach()
+        state["average"] = self.average.weights
+        for name, value in self._moments().items():
+            state[f"optimizer/{name}"] = value
         return {name: value.clone() for name, value in state.items()}
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go back to a state from `state()`."""
+        self.leave()
+        self._load(state)
+        self._clear_window()
+
+    def _load(self, state: Mapping[str, Tensor]) -> None:
         noise = state.get(f"noise/{parallel.rank()}", state["noise"])
         self.noise.set_state(noise.cpu())
         steps, self.caution = state["counters"].tolist()
@@ -207,25 +273,18 @@ class Trainer:
         self.data.restore(_part(state, "data"))
         for name, value in self._buffers().items():
             value.copy_(state[f"buffer/{name}"])
-        for i, p in enumerate(self.parameters):
-            p.copy_(state[f"weight/{i}"])
-            self.average.weights[i].copy_(state[f"average/{i}"])
-            self._restore_moments(p, _part(state, f"optimizer/{i}"))
-        self._clear_window()
+        self.flat.weights.copy_(state["weights"])
+        self.average.weights.copy_(state["average"])
+        for name, value in self._moments().items():
+            value.copy_(state[f"optimizer/{name}"])
 
     def _buffers(self) -> dict[str, Tensor]:
         """Return what the backbone keeps besides weights, e.g. a changed schedule."""
-        learned = {p.data_ptr() for p in self.parameters}
         kept = self.backbone.state_dict().items()
-        return {name: v for name, v in kept if v.data_ptr() not in learned}
+        return {name: v for name, v in kept if name not in self.flat.shapes}
 
-    def _restore_moments(self, p: Tensor, saved: Mapping[str, Tensor]) -> None:
-        """Set the optimiser's memory of one parameter; empty means a fresh start."""
-        mine = self.optimizer.state[p]
-        for value in mine.values():
-            value.zero_()
-        for name, value in saved.items():
-            if name in mine:
-                mine[name].copy_(value)
-            else:
-                mine[name] = value.to(self.device, copy=True)
+    def _moments(self) -> dict[str, Tensor]:
+        """Return what the optimiser remembers."""
+        if self._stack is not None:
+            return self._stack.moments(self)
+        return self._adam.memory

@@ -1,0 +1,239 @@
+"""From noise back to rows: one loop for all backbones, whether cells are known or not.
+
+A backbone gives a `Way`: where to start, one step, how to end. `follow` takes the
+steps. If cells are `Known`, the network must denoise the others as if it saw these
+without noise, but it expects noise of one level in all cells. RePaint (Lugmayr et al.,
+2022) puts fresh noise on known cells at every step; the network then believes a noisy
+copy, and draws spread too far around a mean that is pulled inwards. Here the noise of a
+known cell is not drawn but found: x + σ e, with e such that the cell is denoised to
+what is known, D = x. If the row is jointly normal, the other cells are then denoised
+exactly as if the known ones had been seen: given the known cells, their noisy copies
+say nothing more. e starts at 0, is corrected in every step by what that step has
+denoised, and stays within what noise could be. Steps at middle levels are taken several
+times, up by fresh noise and down again, which forgets what earlier levels did wrong.
+All rows go together, whatever is known of each.
+
+On a GPU the step is recorded once and replayed. So a step must not ask the device for a
+number, and must not branch on `i`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from augmask.diffusion.base import Batch
+from augmask.diffusion.noise import Noise
+from augmask.diffusion.replay import Replay
+from augmask.errors import UsageError
+
+# tensors whose first dimension is the row; shapes stay the same from step to step
+State = tuple[Tensor, ...]
+
+# how much of the miss x - D a step corrects, and how far e may go
+GAIN, FARTHEST = 0.5, 0.75
+# levels between which steps are repeated: above, a row is lost in noise; below, its
+# cells have settled
+REPEATED = (0.1, 3.0)
+
+
+class Way(Protocol):
+    """A way back that a backbone has laid out for a number of steps.
+
+    Place i = 0 .. n_steps is where step i starts, and `finish` after the last. Places
+    come as whole numbers [] on the device. `levels` has the noise of every place,
+    relative to numbers of variance one.
+    """
+
+    n_steps: int
+    levels: Sequence[float]
+
+    def start(self, n: int, noise: Noise) -> State:
+        """Return `n` rows of nothing but noise, at place 0."""
+
+    def step(self, state: State, i: Tensor, noise: Noise) -> State:
+        """Go from place i to place i + 1."""
+
+    def finish(self, state: State, noise: Noise) -> Batch:
+        """Go from place `n_steps` to clean rows."""
+
+    def again(self, state: State, i: Tensor, noise: Noise) -> State:
+        """Go back up from place i + 1 to place i, by adding noise."""
+
+    # -- for known cells --
+
+    def tilt(self, batch: Batch) -> State:
+        """Return e = 0 for all cells that have one."""
+
+    def tilted(self, tilt: State, state: State, batch: Batch, i: Tensor) -> State:
+        """Return e after step i, which has led to `state`."""
+
+    def placed(self, batch: Batch, tilt: State, i: Tensor, noise: Noise) -> State:
+        """Return where known cells stand at place i."""
+
+    def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
+        """Return `state` with known cells from `known`; bool [B, d_num], [B, d_cat]."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Cells that are known, the same ones or others in every row.
+
+    Parameters
+    ----------
+    batch : Batch
+        Clean rows; what stands in unknown cells does not matter, as long as it is
+        finite and a code of its column.
+    num, cat : bool Tensor [B, d_num] and [B, d_cat]
+        True where the cell is known.
+    rounds : int
+        How often each step at a middle level is taken.
+    """
+
+    batch: Batch
+    num: Tensor
+    cat: Tensor
+    rounds: int = 3
+
+
+class _Held:
+    """A way on which known cells are kept; the state ends with their e."""
+
+    def __init__(self, way: Way, known: Known) -> None:
+        self.way, self.known = way, known
+        self.n_steps, self.levels = way.n_steps, way.levels
+        self.first = torch.zeros((), dtype=torch.long, device=known.num.device)
+
+    def start(self, n: int, noise: Noise) -> State:
+        state, tilt = self.way.start(n, noise), self.way.tilt(self.known.batch)
+        return *self._hold(state, tilt, self.first, noise), *tilt
+
+    def step(self, state: State, i: Tensor, noise: Noise) -> State:
+        state, tilt = self._split(state)
+        state = self.way.step(state, i, noise)
+        tilt = self.way.tilted(tilt, state, self.known.batch, i)
+        return *self._hold(state, tilt, i + 1, noise), *tilt
+
+    def again(self, state: State, i: Tensor, noise: Noise) -> State:
+        state, tilt = self._split(state)
+        state = self.way.again(state, i, noise)
+        return *self._hold(state, tilt, i, noise), *tilt
+
+    def finish(self, state: State, noise: Noise) -> Batch:
+        num, cat = self.way.finish(self._split(state)[0], noise)
+        known = self.known
+        return Batch(
+            torch.where(known.num, known.batch.num, num),
+            torch.where(known.cat, known.batch.cat, cat),
+        )
+
+    def _hold(self, state: State, tilt: State, i: Tensor, noise: Noise) -> State:
+        placed = self.way.placed(self.known.batch, tilt, i, noise)
+        return self.way.merged(state, placed, self.known.num, self.known.cat)
+
+    def _split(self, state: State) -> tuple[State, State]:
+        own = len(state) - len(self.way.tilt(self.known.batch))
+        return state[:own], state[own:]
+
+
+def _path(
+    levels: Sequence[float], n_steps: int, rounds: int
+) -> Iterator[tuple[bool, int]]:
+    """Yield the moves: whether down or up, and between which places i and i + 1.
+
+    Examples
+    --------
+    >>> list(_path([80.0, 1.0, 0.01], 2, 2))
+    [(True, 0), (True, 1), (False, 1), (True, 1)]
+    """
+    low, high = REPEATED
+    for i in range(n_steps):
+        yield True, i
+        if low <= levels[i] <= high:
+            for _ in range(rounds - 1):
+                yield False, i
+                yield True, i
+
+
+def way_for_known(backbone: Any) -> Way:
+    """Return the way that rows with known cells go, by `backbone.guided`.
+
+    Many of its steps are taken several times, so it has fewer than that of `sample`.
+    """
+    if not hasattr(backbone, "way"):
+        raise UsageError(
+            f"a backbone needs the method way to fill or fix cells, and "
+            f"{type(backbone).__name__} lacks it; see augmask.diffusion.reverse.Way"
+        )
+    steps, solver = backbone.guided
+    way: Way = backbone.way(steps, solver)
+    return way
+
+
+def _recorded(move: Callable[[], None], noise: Noise) -> Callable[[], None]:
+    """Return the move, recorded where it draws from a CUDA generator."""
+    if isinstance(noise, torch.Generator) and noise.device.type == "cuda":
+        return Replay(move, [noise], "sampling")
+    return move
+
+
+@torch.no_grad()
+def follow(way: Way, n: int, noise: Noise, known: Known | None = None) -> Batch:
+    """Return `n` rows at the end of the way.
+
+    Parameters
+    ----------
+    way : Way
+    n : int
+    noise : torch.Generator
+        On the device of the backbone.
+    known : Known, optional
+        What is known of these `n` rows; it comes back as it is.
+    """
+    taken = way if known is None else _Held(way, known)
+    # the state stays in place, so that a recorded step finds it
+    state = tuple(part.clone() for part in taken.start(n, noise))
+    i = torch.zeros((), dtype=torch.long, device=state[0].device)
+
+    def write(new: State) -> None:
+        for part, value in zip(state, new, strict=True):
+            part.copy_(value)
+
+    moves = {
+        True: _recorded(lambda: write(taken.step(state, i, noise)), noise),
+        False: _recorded(lambda: write(taken.again(state, i, noise)), noise),
+    }
+    rounds = 1 if known is None else known.rounds
+    for down, place in _path(way.levels, way.n_steps, rounds):
+        i.fill_(place)
+        moves[down]()
+    return taken.finish(state, noise)
+
+
+# -- for ways ----------------------------------------------------------------------
+
+
+def at(table: Tensor, i: Tensor) -> Tensor:
+    """Return row i of a table as [1, ...], without asking the device for i.
+
+    Examples
+    --------
+    >>> at(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor(1))
+    tensor([[3., 4.]])
+    """
+    return table.index_select(0, i.reshape(1))
+
+
+def corrected(tilt: Tensor, clean: Tensor, denoised: Tensor, sigma: Tensor) -> Tensor:
+    """Return e, moved so that what is denoised comes nearer to what is known.
+
+    A cell of variance one is denoised to (x + σ e) / (1 + σ²), so e would have to move
+    by (1 + σ²) / σ times the miss; other cells of the row are corrected as well, and
+    may say the same again, so it moves by a part of that.
+    """
+    move = GAIN * (1 + sigma.square()) / sigma * (clean - denoised)
+    return (tilt + move).clamp(-FARTHEST, FARTHEST)

@@ -1,0 +1,31 @@
+"""Parameters side by side in one tensor, and the modules none the wiser."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from augmask.errors import UsageError
+from augmask.train.flat import Flat
+
+
+def test_modules_work_on_the_rows_and_their_gradients_arrive_there():
+    modules = [nn.Linear(3, 2) for _ in range(2)]
+    flat = Flat(modules)
+    modules[1](torch.ones(1, 3)).sum().backward()
+    flat.take_gradients()
+    assert flat.weights.grad.tolist() == [[0.0] * 8, [1.0] * 8]
+    with torch.no_grad():
+        flat.weights[1] = 2.0
+    assert modules[1](torch.ones(1, 3)).tolist() == [[8.0, 8.0]]
+    flat.release()
+    with torch.no_grad():
+        flat.weights[1] = 3.0
+    assert modules[1](torch.ones(1, 3)).tolist() == [[8.0, 8.0]]
+
+
+def test_parameters_of_two_types_are_refused():
+    layers = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    with pytest.raises(UsageError, match=r"one floating-point type.*float32.*float64"):
+        Flat([layers])

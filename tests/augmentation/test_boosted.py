@@ -149,3 +149,20 @@ def test_lgbm_d_fills_with_the_point_predictions_of_lgbm_s():
 def test_draw_before_fit_says_so():
     with pytest.raises(NotFittedError, match="fit before draw"):
         LgbmS().draw(np.random.default_rng(0))
+
+
+def test_the_number_of_learned_rows_matters_only_beyond_it():
+    table = mixed()
+    first, second = np.random.default_rng(0), np.random.default_rng(0)
+    whole = LgbmS().fit(table, first).draw(first)
+    same = LgbmS(learn_rows=len(table)).fit(table, second).draw(second)
+    np.testing.assert_array_equal(whole.num, same.num)
+    np.testing.assert_array_equal(whole.cat, same.cat)
+    rng = np.random.default_rng(0)
+    part = LgbmS(learn_rows=300).fit(table, rng)
+    assert (part.draw(rng).num != whole.num).any()
+    # Half of the rows know nearly as much: b is a² and noise of 0.3.
+    hole = ~table.num_observed[:, 1] & table.num_observed[:, 0]
+    among = hole[~table.num_observed[:, 1]]
+    error = part.moments_.num[1].mu[among] - table.num[hole, 0] ** 2
+    assert np.median(np.abs(error)) < 0.3

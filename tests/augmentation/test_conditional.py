@@ -5,8 +5,11 @@ import pytest
 
 from augmask.augmentation import conditional
 from augmask.augmentation.conditional import (
+    fit_and_predict,
     fit_classes,
+    fit_column,
     fit_numeric,
+    learned_rows,
     longest_first,
     smooth,
 )
@@ -68,3 +71,41 @@ def test_columns_of_many_classes_come_first_and_complete_ones_not_at_all():
     observed[0, [0, 2, 3]] = False
     table = Table(np.zeros((n, 2)), np.zeros((n, 2), int), observed, layout)
     assert longest_first(table) == [(3, 40), (0, None), (2, 2)]
+
+
+def test_a_large_table_is_learned_from_a_part_of_its_rows():
+    """The part is random, and another for each column; every hole is predicted."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.arange(300, dtype=np.float32)[:, None], 2, axis=1)
+    observed = rng.random(x.shape) > 0.4
+    parts = [
+        learned_rows(observed[:, j], 50, np.random.default_rng([7, j])) for j in (0, 1)
+    ]
+    for j, rows in enumerate(parts):
+        assert observed[rows, j].all()
+        assert len(np.unique(rows)) == 50
+        assert (np.diff(rows) > 0).all()
+        # Not the first, nor the last: the mean of 50 of 300 rows, by four deviations.
+        assert abs(rows.mean() - 150) < 4 * 300 / np.sqrt(12 * 50)
+    assert set(parts[0]) != set(parts[1])
+    model = fit_column(x, observed, 2, 1, None, "paper", learn=(20, 7))
+    chosen = learned_rows(observed[:, 1], 20, np.random.default_rng([7, 1]))
+    # Twenty rows cannot be split, so what was learned is their mean.
+    assert model.mean == pytest.approx(x[chosen, 1].mean())
+
+
+@pytest.mark.parametrize("holes", [1, 64, 65, 200])
+def test_holes_are_predicted_alike_in_pieces(monkeypatch, holes):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3)).astype(np.float32)
+    x[:, 2] = rng.integers(3, size=400)
+    observed = np.ones_like(x, dtype=bool)
+    observed[:holes] = False
+    for j, card in ((0, None), (2, 3)):
+        whole = fit_and_predict(x, observed, 2, j, card, "paper")
+        monkeypatch.setattr(conditional, "PREDICT_ROWS", 64)
+        pieces = fit_and_predict(x, observed, 2, j, card, "paper")
+        monkeypatch.undo()
+        for one, other in zip(whole.arrays(), pieces.arrays(), strict=True):
+            assert len(one) == holes
+            np.testing.assert_array_equal(one, other)

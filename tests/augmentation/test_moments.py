@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from augmask.augmentation.moments import pick_codes, write_holes
+from augmask.augmentation.moments import (
+    PIECE,
+    pick_alike,
+    pick_codes,
+    write_holes,
+)
 from augmask.table.carrier import Layout, Table
 
 
@@ -35,3 +40,13 @@ def test_each_value_lands_in_its_hole():
     assert a.tolist() == [np.float32(0.1), 7.0, np.float32(0.2)]
     assert b.tolist() == [7.0, 7.0, np.float32(0.3)]
     assert filled.cat.ravel().tolist() == [3, 4, 5]
+
+
+def test_rows_that_are_alike_get_the_codes_that_rows_of_their_own_would_get():
+    rng = np.random.default_rng(0)
+    for card in (1, 2, 7):
+        p = rng.dirichlet(np.full(card, 0.3)).astype(np.float32)
+        p[0] = 0 if card > 1 else 1
+        u = np.concatenate([rng.random(PIECE + 5), [0.0, np.nextafter(1.0, 0.0)]])
+        rows = np.broadcast_to(p, (len(u), card))
+        np.testing.assert_array_equal(pick_alike(p, u), pick_codes(rows, u))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -108,3 +110,83 @@ def test_unknown_suffixes_are_refused_before_anything_is_drawn(tmp_path):
         with pytest.raises(UsageError, match="must end in one of"):
             write_frames(never(), tmp_path / name)
     assert check_output(tmp_path / "ROWS.CSV.GZ").name == "ROWS.CSV.GZ"
+
+
+def writers():
+    return [t for t in threading.enumerate() if t.name.startswith("augmask-writes")]
+
+
+def test_frames_are_made_and_written_while_the_next_batch_is_generated(tmp_path):
+    """Neither side could go on without the other at work."""
+    made = threading.Event()
+
+    def generated():
+        yield 0
+        yield 4
+        # the frame of the first batch is made while this one is generated
+        assert made.wait(10)
+        yield 8
+
+    def frame_of(start):
+        made.set()
+        return make_rows(start, 4)
+
+    path = tmp_path / "rows.parquet"
+    assert write_frames(generated(), path, frame_of) == 12
+    expected = make_rows(0, 12).rename(columns=str)
+    pd.testing.assert_frame_equal(pd.read_parquet(path), expected)
+    assert not writers()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_error_of_the_writing_thread_ends_the_generating(tmp_path, suffix):
+    generated = []
+
+    def endless():
+        for start in itertools.count(0, 4):
+            generated.append(start)
+            yield start
+
+    def frame_of(start):
+        if start == 8:
+            raise ZeroDivisionError("third batch")
+        return make_rows(start, 4)
+
+    with pytest.raises(ZeroDivisionError, match="third batch"):
+        write_frames(endless(), tmp_path / f"rows{suffix}", frame_of)
+    # one that failed, one that waited for it, one that was being generated
+    assert len(generated) <= 6
+    assert not list(tmp_path.iterdir())
+    assert not writers()
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_interrupted_generation_leaves_no_file_and_no_thread(tmp_path, after, error):
+    def stopped():
+        yield from (make_rows(4 * i, 4) for i in range(after))
+        raise error
+
+    with pytest.raises(error):
+        write_frames(stopped(), tmp_path / "rows.parquet")
+    assert not list(tmp_path.iterdir())
+    assert not writers()
+
+
+def test_a_slow_writer_holds_the_generator_back(tmp_path):
+    """So memory stays constant, however slow the disk is."""
+    lead = []
+    taken = [0]
+
+    def generated():
+        for i in range(8):
+            lead.append(i - taken[0])
+            yield 4 * i
+
+    def frame_of(start):
+        time.sleep(0.02)
+        taken[0] += 1
+        return make_rows(start, 4)
+
+    write_frames(generated(), tmp_path / "rows.csv", frame_of)
+    assert max(lead) <= 3

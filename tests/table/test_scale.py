@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
-from augmask.table.scale import QuantileNormal, n_quantiles
+from augmask.table.scale import QuantileNormal, _between, n_quantiles
 
 
 def columns():
@@ -90,3 +90,13 @@ def test_spread_ties_are_normal_and_decode_to_the_same_values():
     np.testing.assert_array_equal(np.round(scaler.inverse(z)), values)
     again = scaler.transform(values, np.random.default_rng(1))
     np.testing.assert_array_equal(z, again)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 333, 1000])
+def test_the_inverse_interpolates_as_numpy_does(n):
+    rng = np.random.default_rng(n)
+    q = np.sort(np.round(rng.normal(size=n) * 10.0 ** rng.integers(-5, 5), 2))
+    points = np.linspace(0, 1, n)
+    near = np.concatenate([points, np.nextafter(points, 0), np.nextafter(points, 1)])
+    u = np.clip(np.concatenate([near, rng.random(10_000), [0.0, 1.0]]), 0, 1)
+    np.testing.assert_array_equal(_between(u, q), np.interp(u, points, q))

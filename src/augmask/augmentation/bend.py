@@ -81,6 +81,8 @@ def bend(table: Table, moments: Moments, eta: float, lam: float) -> Moments:
         raise UsageError(f"Context bias eta must lie in [0, 1], got {eta}.")
     if not (lam >= 0.0 and np.isfinite(lam)):
         raise UsageError(f"Stochasticity lam must be finite and at least 0, got {lam}.")
+    if (eta, lam) == (0.0, 1.0):
+        return moments
     num = []
     for j, factor in enumerate(moments.num):
         known = table.num[table.num_observed[:, j], j]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.boosted import fit_moments
+from augmask.augmentation.boosted import chosen_rows, fit_moments
 from augmask.augmentation.conditional import (
+    LEARN_ROWS,
     ColumnModel,
     NumModel,
     context,
@@ -158,6 +159,8 @@ class LgbmChain:
         Sweeps of `fit` and of each `draw`; 8 were no better than 4 in trials.
     n_jobs : int, optional
         Worker processes; all usable cores by default. Draws do not depend on it.
+    learn_rows : int
+        As in `LgbmS`.
 
     Notes
     -----
@@ -170,15 +173,22 @@ class LgbmChain:
 
     stochastic: ClassVar[bool] = True
 
-    def __init__(self, *, n_sweeps: int = N_SWEEPS, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        n_sweeps: int = N_SWEEPS,
+        n_jobs: int | None = None,
+        learn_rows: int = LEARN_ROWS,
+    ) -> None:
         self.n_sweeps = n_sweeps
         self.n_jobs = n_jobs
+        self.learn_rows = learn_rows
 
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
         """Fit the LGBM-S start, then refit and redraw `n_sweeps` times."""
-        columns = longest_first(table)
+        columns = longest_first(table, self.learn_rows)
         total = len(columns) * (1 + self.n_sweeps)
         done = 0
 
@@ -190,13 +200,16 @@ class LgbmChain:
 
         self.table_ = table
         self.models_: dict[int, ColumnModel] = {}
-        self.start_ = fit_moments(table, "paper", rng, self.n_jobs, lambda *_: count())
+        self.start_ = fit_moments(
+            table, "paper", rng, self.n_jobs, lambda *_: count(), self.learn_rows
+        )
         if not columns:
             return self
         x = self._start(rng)
         for _ in range(self.n_sweeps):
+            learn = chosen_rows(table, self.learn_rows, rng)
             calls = [
-                (x, table.observed, table.layout.n_num, j, card, "paper")
+                (x, table.observed, table.layout.n_num, j, card, "paper", learn)
                 for j, card in columns
             ]
             found = {}

@@ -8,20 +8,24 @@ times, each time with another draw in its holes and the same mask.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from augmask.errors import UsageError
-from augmask.table.carrier import Table
+from augmask.table.carrier import BoolArray, Table
 
 if TYPE_CHECKING:
     from augmask.augmentation.base import Augmenter
     from augmask.progress import Progress
 
 Kind = Literal["one", "cycle", "anchor", "stack"]
+
+# Rows that are looked at a time.
+PIECE = 65_536
 
 FORMS = "'one', 'cycle:K', 'anchor:K:RHO' or 'stack:K', for example 'stack:4'"
 
@@ -148,27 +152,48 @@ class Completions:
         return self.policy.draw_of_epoch(epoch, rng)
 
 
+def _pieces(n: int) -> Iterator[slice]:
+    """Go over `n` rows without needing memory for something as large as the table."""
+    return (slice(start, start + PIECE) for start in range(0, n, PIECE))
+
+
+def _broken(table: Table, filled: Table, rows: slice) -> str | None:
+    """Say which promise of `Augmenter.draw` some rows break, if one."""
+    num, cat = filled.num[rows], filled.cat[rows]
+    changed_num = (num != table.num[rows]) & table.num_observed[rows]
+    changed_cat = (cat != table.cat[rows]) & table.cat_observed[rows]
+    if changed_num.any() or changed_cat.any():
+        return "leave observed cells as they are"
+    if not np.isfinite(num).all():
+        return "fill every numeric hole with a finite number"
+    if ((cat < 0) | (cat >= np.array(filled.layout.cards, dtype=int))).any():
+        return "fill every categorical hole with a code of the layout"
+    return None
+
+
 def check_completion(table: Table, filled: Table) -> None:
     """Raise `UsageError` unless `filled` keeps the promises of `Augmenter.draw`."""
-    layout = filled.layout
-    if layout.names != table.layout.names or not np.array_equal(
+    broken: str | None = None
+    if filled.layout.names != table.layout.names or not np.array_equal(
         filled.observed, table.observed
     ):
         broken = "keep the features and the mask"
-    elif not (
-        np.array_equal(filled.num[table.num_observed], table.num[table.num_observed])
-        and np.array_equal(
-            filled.cat[table.cat_observed], table.cat[table.cat_observed]
-        )
-    ):
-        broken = "leave observed cells as they are"
-    elif not np.isfinite(filled.num).all():
-        broken = "fill every numeric hole with a finite number"
-    elif ((filled.cat < 0) | (filled.cat >= np.array(layout.cards, dtype=int))).any():
-        broken = "fill every categorical hole with a code of the layout"
     else:
-        return
-    raise UsageError(f"The draw of an augmenter must {broken}; this one does not.")
+        every = (_broken(table, filled, rows) for rows in _pieces(len(table)))
+        broken = next(filter(None, every), None)
+    if broken:
+        raise UsageError(f"The draw of an augmenter must {broken}; this one does not.")
+
+
+def _take_holes(
+    values: npt.NDArray[Any], observed: BoolArray, place: npt.NDArray[Any]
+) -> None:
+    """Write what stands in the holes, in row-major order, to `place`."""
+    at = 0
+    for rows in _pieces(len(values)):
+        found = values[rows][~observed[rows]]
+        place[at : at + len(found)] = found
+        at += len(found)
 
 
 def complete(
@@ -203,12 +228,20 @@ def complete(
     if table.observed.all() or not getattr(augmenter, "stochastic", True):
         policy = Draws("one")
     k = policy.n_draws
-    num_holes, cat_holes = ~table.num_observed, ~table.cat_observed
-    num_fill = np.empty((k, int(num_holes.sum())), dtype=np.float32)
-    cat_fill = np.empty((k, int(cat_holes.sum())), dtype=np.int32)
+    n_num = np.count_nonzero(~table.num_observed)
+    n_cat = np.count_nonzero(~table.cat_observed)
+    num_fill = np.empty((k, n_num), dtype=np.float32)
+    cat_fill = np.empty((k, n_cat), dtype=np.int32)
+    layout = table.layout
     for i in range(k):
         filled = augmenter.draw(rng)
         check_completion(table, filled)
-        num_fill[i], cat_fill[i] = filled.num[num_holes], filled.cat[cat_holes]
-    first = Completions(filled, num_fill, cat_fill, policy)
-    return Completions(first.completion(0), num_fill, cat_fill, policy)
+        layout = filled.layout
+        _take_holes(filled.num, table.num_observed, num_fill[i])
+        _take_holes(filled.cat, table.cat_observed, cat_fill[i])
+        # the next draw is made while this one is not in memory any more
+        del filled
+    holed = Completions(
+        table.filled(table.num, table.cat, layout), num_fill, cat_fill, policy
+    )
+    return Completions(holed.completion(0), num_fill, cat_fill, policy)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.moments import class_frequencies, pick_codes, write_holes
+from augmask.augmentation.moments import class_frequencies, pick_alike, write_holes
 from augmask.errors import NotFittedError
 from augmask.table.carrier import CodeArray, FloatArray, Table
 
@@ -65,8 +65,7 @@ class _Marginal:
         self, codes: CodeArray, card: int, size: int, rng: np.random.Generator
     ) -> CodeArray:
         """Draw from the observed class frequencies π̂_j."""
-        p = np.broadcast_to(class_frequencies(codes, card), (size, card))
-        return pick_codes(p, rng.random(size))
+        return pick_alike(class_frequencies(codes, card), rng.random(size))
 
 
 class Zero(_Marginal):

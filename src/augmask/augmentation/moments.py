@@ -6,7 +6,7 @@ be repeated, and can be bent (`bend.py`) without fitting anything again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,10 @@ from augmask.table.carrier import BoolArray, CodeArray, FloatArray, Table
 
 Float32Array = npt.NDArray[np.float32]
 
+# Holes that codes are picked for at a time: the sums of all their probabilities, in
+# double precision, would be larger than the probabilities themselves.
+PIECE = 65_536
+
 
 @dataclass(frozen=True, eq=False)
 class NumMoments:
@@ -24,12 +28,20 @@ class NumMoments:
     mu: Float32Array
     sigma: Float32Array
 
+    def arrays(self) -> tuple[Float32Array, ...]:
+        """Return μ̂ and σ̂."""
+        return self.mu, self.sigma
+
 
 @dataclass(frozen=True, eq=False)
 class CatMoments:
     """Class probabilities p̂_ij [holes, K_j] of one categorical column's holes."""
 
     p: Float32Array
+
+    def arrays(self) -> tuple[Float32Array, ...]:
+        """Return p̂."""
+        return (self.p,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +76,32 @@ def pick_codes(p: FloatArray, u: FloatArray) -> CodeArray:
     >>> pick_codes(np.array([[0.5, 0.0, 0.5]] * 3), np.array([0.0, 0.49, 0.51]))
     array([0, 0, 2])
     """
-    cumulated = np.cumsum(p, axis=1, dtype=np.float64)
-    # Scaling u by the total keeps rounding errors of the sum from ever reaching
-    # past the last code that has probability.
-    reached = cumulated <= (u * cumulated[:, -1])[:, None]
-    return np.asarray(reached.sum(axis=1), dtype=np.int64)
+    codes = np.empty(len(p), dtype=np.int64)
+    for start in range(0, len(p), PIECE):
+        piece = slice(start, start + PIECE)
+        cumulated = np.cumsum(p[piece], axis=1, dtype=np.float64)
+        # Scaling u by the total keeps rounding errors of the sum from ever reaching
+        # past the last code that has probability.
+        reached = cumulated <= (u[piece] * cumulated[:, -1])[:, None]
+        codes[piece] = reached.sum(axis=1)
+    return codes
+
+
+def pick_alike(p: FloatArray, u: FloatArray) -> CodeArray:
+    """Do what `pick_codes` does where all rows have the same probabilities `p`.
+
+    Examples
+    --------
+    >>> pick_alike(np.array([0.5, 0.0, 0.5]), np.array([0.0, 0.49, 0.51]))
+    array([0, 0, 2])
+    """
+    cumulated = np.cumsum(p, dtype=np.float64)
+    codes = np.searchsorted(cumulated, u * cumulated[-1], side="right")
+    return np.asarray(codes, dtype=np.int64)
 
 
 def write_holes(
-    table: Table, num: Sequence[FloatArray], cat: Sequence[CodeArray]
+    table: Table, num: Iterable[FloatArray], cat: Iterable[CodeArray]
 ) -> Table:
     """Return `table` with one array of values per column written in its holes.
 
@@ -89,6 +118,6 @@ def write_holes(
 
 def draw_moments(table: Table, moments: Moments, rng: np.random.Generator) -> Table:
     """Fill each hole with an independent draw from its factor."""
-    num = [f.mu + f.sigma * rng.standard_normal(len(f.mu)) for f in moments.num]
-    cat = [pick_codes(f.p, rng.random(len(f.p))) for f in moments.cat]
+    num = (f.mu + f.sigma * rng.standard_normal(len(f.mu)) for f in moments.num)
+    cat = (pick_codes(f.p, rng.random(len(f.p))) for f in moments.cat)
     return write_holes(table, num, cat)

@@ -1,14 +1,21 @@
 """Frames to one file, batch after batch, with constant memory.
 
-The file appears when the last batch is written, or not at all.
+The file appears when the last batch is written, or not at all. Batches come from the
+calling thread; a second one makes frames of them and writes, a batch behind, so that
+generating and writing take the time of the slower one.
 """
 
 from __future__ import annotations
 
 import gzip
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, Full, Queue
+from threading import Event
+from typing import Any, TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +26,11 @@ from augmask.errors import UsageError
 from augmask.files import check_writable, written_whole
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather")
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_END, _DROPPED = object(), object()
 
 
 def check_output(path: str | Path) -> Path:
@@ -63,20 +75,116 @@ def _write_arrow(frames: Iterator[pd.DataFrame], part: Path, parquet: bool) -> i
     return rows
 
 
-def write_frames(frames: Iterable[pd.DataFrame], path: str | Path) -> int:
+class _Dropped(Exception):
+    """Whoever made the items gave up."""
+
+
+class _Belt:
+    """Items on their way from one thread to another, one at a time."""
+
+    def __init__(self) -> None:
+        self._queue: Queue[Any] = Queue(1)
+        self._closed = Event()
+
+    def put(self, item: Any) -> bool:
+        """Hand an item over; False when nobody takes items any more."""
+        if not self._closed.is_set():
+            self._queue.put(item)
+        return not self._closed.is_set()
+
+    def drop(self) -> None:
+        """Let the taker fail instead of waiting for items that never come."""
+        self.empty()
+        with suppress(Full):
+            self._queue.put_nowait(_DROPPED)
+
+    def empty(self) -> None:
+        """Forget what was not taken."""
+        with suppress(Empty):
+            self._queue.get_nowait()
+
+    def close(self) -> None:
+        """Take nothing any more; a maker who waits for room goes on."""
+        self._closed.set()
+        self.empty()
+
+    def items(self) -> Iterator[Any]:
+        """Take items until the last."""
+        while (item := self._queue.get()) is not _END:
+            if item is _DROPPED:
+                raise _Dropped
+            yield item
+
+
+def run_behind(
+    items: Iterable[Item], work: Callable[[Iterator[Item]], Result]
+) -> Result:
+    """Return `work(items)`, done by a thread while this one makes the items.
+
+    An error on either side ends both, and no thread is left behind.
+
+    Parameters
+    ----------
+    items : iterable
+        Is gone through here.
+    work : callable
+        Takes an iterator.
+
+    Examples
+    --------
+    >>> run_behind(range(4), list)
+    [0, 1, 2, 3]
+    """
+    belt = _Belt()
+
+    def do() -> Result:
+        try:
+            return work(belt.items())
+        finally:
+            belt.close()
+
+    with ThreadPoolExecutor(1, "augmask-writes") as thread:
+        done = thread.submit(do)
+        try:
+            for item in items:
+                if not belt.put(item):
+                    break
+            belt.put(_END)
+        except BaseException:
+            belt.drop()
+            raise
+        return done.result()
+
+
+def _unchanged(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame
+
+
+def write_frames(
+    batches: Iterable[Item],
+    path: str | Path,
+    frame_of: Callable[[Item], pd.DataFrame] | None = None,
+) -> int:
     """Write frames of one schema below each other; return how many rows went out.
 
     Parameters
     ----------
-    frames : iterable of DataFrame
-        At least one.
+    batches : iterable of DataFrame
+        At least one; or of what `frame_of` makes frames of.
     path : str or Path
         Ends in .csv, .csv.gz, .parquet or .feather.
+    frame_of : callable, optional
+        Makes the frame of a batch, e.g. decodes it, while the next one is generated.
     """
     path = check_output(path)
     name = path.name.lower()
-    named = (frame.rename(columns=str) for frame in frames)
-    with written_whole(path) as part:
+    make: Callable[[Any], pd.DataFrame] = frame_of or _unchanged
+
+    def write(taken: Iterator[Item]) -> int:
+        named = (make(batch).rename(columns=str) for batch in taken)
         if name.endswith((".parquet", ".feather")):
             return _write_arrow(named, part, parquet=name.endswith(".parquet"))
         return _write_csv(named, part, packed=name.endswith(".gz"))
+
+    with written_whole(path) as part:
+        return run_behind(batches, write)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -72,10 +73,16 @@ class Cells:
     categories: tuple[Any, ...] | None = None
     ordered: bool = False
 
-    @property
+    @cached_property
     def seen(self) -> AnyArray:
         """The observed values only."""
         return self.values[self.observed]
+
+    @cached_property
+    def coded(self) -> tuple[AnyArray, AnyArray]:
+        """Codes of the observed values, and the different values they stand for."""
+        codes, levels = pd.factorize(self.seen)
+        return codes, levels
 
     @property
     def nullable(self) -> bool:
@@ -166,6 +173,19 @@ def _datetime_cells(series: pd.Series) -> Cells:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     values = series.to_numpy()
     return Cells("datetime", values, ~np.isnat(values), dtype, tz)
+
+
+def _string_cells(series: pd.Series, name: str) -> Cells:
+    """Return the cells of a column that can hold nothing but text.
+
+    Equal texts become one object: a long column would otherwise be several times as
+    large as its levels and codes.
+    """
+    codes, found = pd.factorize(series)
+    levels = np.append(np.asarray(found, dtype=object), "")
+    _writable(name, levels)
+    # the code of a hole is -1
+    return Cells("text", levels[codes], codes >= 0, str(series.dtype))
 
 
 def _object_cells(series: pd.Series, name: str) -> Cells:
@@ -292,7 +312,9 @@ def read_cells(series: pd.Series, name: str, holes: Sequence[Any] = ()) -> Cells
         return read_cells(series.sparse.to_dense(), name)
     if isinstance(dtype, pd.CategoricalDtype):
         cells = _category_cells(series, name)
-    elif isinstance(dtype, pd.StringDtype) or dtype.kind == "O":
+    elif isinstance(dtype, pd.StringDtype):
+        cells = _string_cells(series, name)
+    elif dtype.kind == "O":
         cells = _object_cells(series, name)
     elif dtype.kind == "M":
         cells = _datetime_cells(series)

@@ -91,6 +91,11 @@ def _level_series(
         lookup = np.array([place[level] for level in table], np.int64)
         taken = np.where(hole, -1, lookup[position])
         return pd.Series(_categorical(column, taken))
+    dtype = pd.api.types.pandas_dtype(column.dtype)
+    if isinstance(dtype, pd.StringDtype):
+        # a string per level, not per cell, is converted
+        position[hole] = -1
+        return pd.Series(pd.array(table, dtype=dtype).take(position, allow_fill=True))
     whole = all(isinstance(level, (bool, int, float)) for level in table)
     values = np.array(table, None if whole else object)[position]
     if hole.any():

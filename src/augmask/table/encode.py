@@ -89,15 +89,18 @@ def _codes(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
         return truth.values.astype(np.int32)
     levels = [*column.levels, *(level for level, _ in column.folded)]
     if isinstance(levels[0], str):
-        found = pd.Index(levels, dtype=object).get_indexer(cells.values.astype(object))
+        codes, seen = cells.coded
+        place = pd.Index(levels, dtype=object).get_indexer(seen.astype(object))
+        found = np.full(len(cells.values), -1, np.int64)
+        found[cells.observed] = place[codes]
     else:
         # Whole numbers may be stored as floats, as objects, or as text.
         values = to_float(cells)
         if values is None:
             raise _refuse(column, cells)
         found = pd.Index(np.array(levels, np.float64)).get_indexer(values.values)
-    codes: npt.NDArray[np.int32] = np.minimum(found, len(column.levels)).astype("i4")
-    return codes
+    capped: npt.NDArray[np.int32] = np.minimum(found, len(column.levels)).astype("i4")
+    return capped
 
 
 class Codec:

@@ -133,9 +133,19 @@ def _nullable(kind: pa.DataType) -> Any:
     return None
 
 
-def _from_arrow(table: pa.Table, source: str) -> pd.DataFrame:
+def _from_arrow(table: pa.Table, source: str, ours: bool = False) -> pd.DataFrame:
+    """Return a frame; what a table of ours holds is given back column by column."""
     _check_labels(table.column_names, source)
-    return table.to_pandas(types_mapper=_nullable, date_as_object=False)
+    frame = table.to_pandas(
+        types_mapper=_nullable,
+        date_as_object=False,
+        split_blocks=ours,
+        self_destruct=ours,
+    )
+    if ours:
+        # Arrow keeps what it has freed, here most of the size of the file's contents
+        pa.default_memory_pool().release_unused()
+    return frame
 
 
 def _read_path(path: Path) -> pd.DataFrame:
@@ -154,10 +164,10 @@ def _read_path(path: Path) -> pd.DataFrame:
         if name.endswith(".parquet"):
             from pyarrow import parquet
 
-            return _from_arrow(parquet.read_table(path), str(path))
+            return _from_arrow(parquet.read_table(path), str(path), ours=True)
         from pyarrow import feather
 
-        return _from_arrow(feather.read_table(path), str(path))
+        return _from_arrow(feather.read_table(path), str(path), ours=True)
     except PermissionError as error:
         raise DataError(f"no permission to read {path}") from error
     except DataError:

@@ -212,7 +212,7 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
         cells = numbers_in_text(cells, tuple(holes)) or cells
         if cells.form == "text" and declared is None:
             refuse_nearly_numbers(cells, name)
-    n_distinct = len(pd.unique(cells.seen))
+    n_distinct = len(cells.coded[1] if cells.form == "text" else pd.unique(cells.seen))
     if (
         n_distinct == 1
         and not (hole == "level" and missing)

@@ -45,7 +45,7 @@ NUMPY_UNITS = {"D": "D", "h": "h", "min": "m", "s": "s"}
 NUMPY_UNITS |= {"ms": "ms", "us": "us", "ns": "ns"}
 
 
-def number_share(texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+def number_share(texts: Sequence[str] | AnyArray) -> npt.NDArray[np.bool_]:
     """Say of each text whether it reads as a number.
 
     Examples
@@ -62,7 +62,7 @@ def to_boolean(cells: Cells) -> Cells | None:
     if cells.form == "boolean":
         return cells
     if cells.form == "text":
-        codes, levels = pd.factorize(cells.seen)
+        codes, levels = cells.coded
         if not set(levels) <= _TRUE_FALSE.keys():
             return None
         seen = np.array([_TRUE_FALSE[level] for level in levels], bool)[codes]
@@ -83,7 +83,7 @@ def to_float(cells: Cells) -> Cells | None:
         return cells
     values = np.zeros(len(cells.values), np.float64)
     if cells.form == "text":
-        codes, levels = pd.factorize(cells.seen)
+        codes, levels = cells.coded
         if not number_share(levels).all():
             return None
         parsed = np.array([float(level) for level in levels])
@@ -104,7 +104,7 @@ def to_integer(cells: Cells) -> Cells | None:
     values = np.zeros(len(cells.values), np.int64)
     if cells.form == "text":
         # Long digit strings are read without passing through floats.
-        codes, levels = pd.factorize(cells.seen)
+        codes, levels = cells.coded
         try:
             whole = np.array([int(level) for level in levels], np.int64)
         except (ValueError, OverflowError):
@@ -129,7 +129,7 @@ def to_datetime(cells: Cells) -> Cells | None:
         return cells
     if cells.form != "text":
         return None
-    codes, levels = pd.factorize(cells.seen)
+    codes, levels = cells.coded
     if not all(_DATE.fullmatch(level) for level in levels):
         return None
     zoned = [_ZONED.search(level) is not None and len(level) > 10 for level in levels]
@@ -148,7 +148,7 @@ def to_datetime(cells: Cells) -> Cells | None:
     return replace(cells, form="datetime", values=values, dtype=dtype, tz=tz)
 
 
-def _is_code_like(texts: Sequence[str]) -> bool:
+def _is_code_like(texts: AnyArray) -> bool:
     """Say whether number-like texts are codes: leading zeros would be lost."""
     return any(_CODE.fullmatch(text) for text in texts)
 
@@ -178,7 +178,7 @@ def recover(cells: Cells) -> Cells:
 
 def numbers_in_text(cells: Cells, holes: tuple[Any, ...]) -> Cells | None:
     """Return text as numbers when it holds nothing else and that is what it means."""
-    codes, levels = pd.factorize(cells.seen)
+    codes, levels = cells.coded
     if not number_share(levels).all() or _is_code_like(levels):
         return None
     # Someone who writes digits as text and hardly ever twice means a key.
@@ -191,7 +191,7 @@ def numbers_in_text(cells: Cells, holes: tuple[Any, ...]) -> Cells | None:
 
 def refuse_nearly_numbers(cells: Cells, name: str) -> None:
     """Raise when text is a number column spoilt by a few values."""
-    codes, levels = pd.factorize(cells.seen)
+    codes, levels = cells.coded
     others = levels[~number_share(levels)]
     if len(levels) <= MAX_LEVELS or not len(others):
         return

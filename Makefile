@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-rate bench-sdmetrics bench-smoke bench-laptop
+.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-rate bench-scale bench-sdmetrics bench-smoke bench-laptop
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -53,6 +53,9 @@ bench-augment: $(READY)  ## LGBM-S: processes against threads, idle and busy
 bench-memory: demo  ## memory of a million rows over ten thousand
 	$(BIN)/python benchmarks/sample_memory.py augmask-demo/clinic.augmask
 
+bench-scale: $(READY)  ## time and memory of a fit by rows, up to ten million
+	$(BIN)/python benchmarks/scale.py --rows 100000 1000000 10000000 --json benchmarks/scale.json
+
 bench-paper: $(READY)  ## the paper's setting; wants a GPU
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py run gpu/work gpu/out
@@ -82,5 +85,25 @@ bench-rate: $(READY)  ## training steps a second of every backbone; wants a GPU
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work --tables adult
 	$(BIN)/python benchmarks/step_rate.py gpu/work
 
+bench-speed: $(READY)  ## training, sampling and filling against published ways
+	$(BIN)/python benchmarks/speed.py
+
+# The rival pins one minor version of torch, hence an environment of its own. Its other
+# media libraries are not for this torch, and it goes without them.
+.venv-rival/.ready:
+	$(PYTHON) -m venv .venv-rival
+	echo torch==2.13.0 > .venv-rival/constraints.txt
+	.venv-rival/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c .venv-rival/constraints.txt mostlyai-engine==2.7.3
+	.venv-rival/bin/python -m pip uninstall --quiet --yes torchvision torchaudio
+	touch .venv-rival/.ready
+
+bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, and a rival
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py prepare front-results
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py rival front-results --python .venv-rival/bin/python
+	for preset in fast balanced; do AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py ours front-results --preset $$preset || exit; done
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py score front-results
+	$(BIN)/python benchmarks/front.py plot
+
 clean:          ## forget the environments, the demo's output and results of plans
-	rm -rf $(VENV) .venv-sdmetrics augmask-demo smoke-results laptop-results
+	rm -rf $(VENV) .venv-sdmetrics .venv-rival augmask-demo smoke-results laptop-results front-results

@@ -1,7 +1,7 @@
 """Training steps a second of every backbone at the paper's size, after a warm-up.
 
     python benchmarks/step_rate.py WORK [--table adult-0] [--steps 1500]
-        [--products bf16] [--fuse always] [--together 6] [--width 800]
+        [--products tf32] [--fuse never] [--together 6] [--width 800]
 
 WORK is what `paper_setting.py prepare` made. The rate is taken from the models' own
 history between a third of the steps and the end, so that start-up, compiling, the
@@ -34,8 +34,8 @@ def main() -> None:
     parser.add_argument("--backbones", nargs="+", default=list(BACKBONES))
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--batch", type=int, default=4096)
-    parser.add_argument("--products", default="tf32")
-    parser.add_argument("--fuse", default="never")
+    parser.add_argument("--products", default="auto")
+    parser.add_argument("--fuse", default="always")
     parser.add_argument("--together", type=int, default=1)
     parser.add_argument("--width", type=int, help="instead of the paper's")
     a = parser.parse_args()

@@ -1,0 +1,84 @@
+"""Rows under conditions: how long they take, and how like real ones they are.
+
+    AUGMASK_DATA=... python benchmarks/conditions.py [--model adult.augmask]
+
+Adult with 30 % holes (MCAR), the preset `fast`, unless a model is given. For each
+condition: the Shape of all other columns against the real rows that satisfy it, the
+same columns' Shape without a condition, and the processor time as a multiple of that
+of plain rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import augmask as am
+from augmask.evaluation.fidelity import shape
+from augmask.table.frames import read_frame
+from augmask.table.where import read_where
+
+CONDITIONS = (
+    'sex == "Female"',
+    "30 <= age <= 40",
+    'sex == "Female" and 30 <= age <= 40',
+    'income == ">50K"',
+    'education in ["Bachelors", "Masters"] and age > 50',
+    "`hours-per-week` > 60",
+    'race == "Amer-Indian-Eskimo"',
+)
+
+
+def score(
+    real: pd.DataFrame, made: pd.DataFrame, schema: am.Schema, without: set[Any]
+) -> float:
+    """Return the Shape of all columns but some."""
+    kept = [column for column in schema if column.label not in without]
+    numeric = [c.name for c in kept if c.kind in ("integer", "float")]
+    categorical = [c.name for c in kept if c.kind in ("category", "boolean")]
+    return float(shape(real, made, numeric, categorical).value)
+
+
+def main() -> None:
+    """Run once and print one line per condition."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("-n", type=int, default=5000)
+    a = parser.parse_args()
+    warnings.simplefilter("ignore", category=UserWarning)
+    real = read_frame(Path(os.environ["AUGMASK_DATA"]) / "adult.csv.gz")
+    if a.model is None:
+        holed = am.ampute(real, mechanism="mcar", ratio=0.3, seed=0)
+        model = am.AugMask(preset="fast").fit(holed)
+    else:
+        model = am.load(a.model)
+    model.sample(100)
+    began = time.process_time()
+    plain = model.sample(a.n)
+    seconds = time.process_time() - began
+    print(f"{'':52} real rows   rate  completed   Shape  without  time")
+    for text in CONDITIONS:
+        where = read_where(text, model.schema_)
+        wanted = real[where.holds(real)].reset_index(drop=True)
+        began = time.process_time()
+        rows = model.sample(a.n, where=text)
+        ratio = (time.process_time() - began) / seconds
+        if not where.holds(rows).all():
+            raise SystemExit(f"rows break {text}")
+        facts, without = rows.attrs["where"], set(where.conditions)
+        print(
+            f"{text:52} {len(wanted):9,} {facts['rate']:6.1%} "
+            f"{facts['completed'] / a.n:10.0%} "
+            f"{score(wanted, rows, model.schema_, without):7.3f} "
+            f"{score(real, plain, model.schema_, without):8.3f} {ratio:5.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

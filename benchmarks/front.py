@@ -1,0 +1,285 @@
+"""Quality against minutes on two CPU cores: ours, and a rival's, on the same tables.
+
+    python benchmarks/front.py prepare WORK
+    python benchmarks/front.py ours WORK --preset fast [--set steps=8000 ...]
+    python benchmarks/front.py rival WORK --python OTHER/bin/python [--set ...]
+    python benchmarks/front.py score WORK
+    python benchmarks/front.py plot [--out docs/front.svg]
+
+`prepare` splits Adult and Magic 60/20/20 and punches holes completely at random into
+the training part. `ours` and `rival` learn from the holed rows and write as many
+complete ones. `score` holds them against the complete training rows, and appends to
+a CSV file with every run ever made. `plot` draws that file, less the lines `explored`:
+settings that were tried on a GPU, where a fit takes seconds, for their scores only.
+
+The rival is mostlyai-engine's TabularARGN, asked to impute every column. It needs an
+environment of its own; `rival` runs a small script in it.
+
+Seconds are wall-clock, and beside them CPU seconds of all threads and workers. With
+OMP_NUM_THREADS=1 half of the latter is the least that two idle cores would need,
+whoever else is busy on the machine; with more threads their waiting counts too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+from paper_setting import load, split
+
+TABLES = {
+    "adult-0.3": ("adult", 0.3),
+    "adult-0.7": ("adult", 0.7),
+    "magic-0.7": ("magic", 0.7),
+}
+CORES = 2
+RESULT = Path(__file__).parent / "results" / "front.csv"
+METRICS = {
+    "shape": "Shape",
+    "trend": "Trend",
+    "alpha": "α-precision",
+    "beta": "β-recall",
+    "mle": "MLE",
+}
+
+# what runs in the rival's environment; it has none of our packages
+RIVAL = """
+import json, sys, time
+began = time.perf_counter()
+import pandas as pd
+from mostlyai.engine import TabularARGN
+source, out, rows, seed, options = sys.argv[1:]
+frame = pd.read_parquet(source)
+model = TabularARGN(device="cpu", random_state=int(seed), **json.loads(options))
+model.fit(frame)
+fitted = time.perf_counter()
+made = model.sample(int(rows), imputation={"columns": list(frame)})
+made[list(frame)].to_parquet(out)
+print(json.dumps({"fit": fitted - began, "sample": time.perf_counter() - fitted}))
+"""
+
+
+def prepare(work: Path, names: list[str], seed: int) -> None:
+    """Split and hole every table."""
+    import augmask as am
+
+    for name in names:
+        table, ratio = TABLES[name]
+        frame, role = load(table)
+        train, test = split(frame, role["target"], seed)
+        holed = am.ampute(train, mechanism="mcar", ratio=ratio, seed=seed)
+        folder = work / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for part, rows in (("train", train), ("test", test), ("holed", holed)):
+            rows.to_parquet(folder / f"{part}.parquet")
+        am.infer_schema(holed, role["kinds"]).to_toml(folder / "schema.toml")
+        print(f"{folder}: {len(train)} rows, {holed.isna().mean().mean():.0%} holes")
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of its workers that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
+def ours(
+    work: Path, name: str, preset: str, options: dict, seed: int, backbone: str
+) -> dict:
+    """Fit and sample end to end in this process; return what it took."""
+    import joblib.externals.loky as loky
+
+    import augmask as am
+
+    folder = work / name
+    holed = pd.read_parquet(folder / "holed.parquet")
+    began, cpu = time.perf_counter(), cpu_seconds()
+    model = am.AugMask(
+        backbone=backbone, preset=preset, options=options, seed=seed, device="cpu"
+    )
+    model.fit(holed, schema=folder / "schema.toml")
+    fitted = time.perf_counter()
+    # workers must end before their time is known
+    loky.get_reusable_executor().shutdown(wait=True)
+    cpu_fit = cpu_seconds() - cpu
+    stop = time.perf_counter()
+    rows = model.sample(len(holed), seed=seed)
+    ended = time.perf_counter()
+    facts = {
+        "fill": fitted - began - model.training_["seconds"],
+        "train": model.training_["seconds"],
+        "sample": ended - stop,
+        "wall": fitted - began + ended - stop,
+        "cpu_train": cpu_fit,
+        "cpu": cpu_seconds() - cpu,
+        "steps": model.settings_.steps,
+        "kept": model.training_["best_step"],
+    }
+    return {"rows": rows, "facts": facts}
+
+
+def rival(
+    work: Path, name: str, python: Path, options: dict, out: Path, seed: int
+) -> dict:
+    """Run the other environment once; return what it took."""
+    folder = work / name
+    n = len(pd.read_parquet(folder / "train.parquet"))
+    command = [str(python), "-W", "ignore", "-c", RIVAL]
+    command += [str(folder / "holed.parquet"), str(out), str(n), str(seed)]
+    command += [json.dumps(options)]
+    began, cpu = time.perf_counter(), cpu_seconds()
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    wall = time.perf_counter() - began
+    facts = json.loads(answer.stdout.strip().splitlines()[-1])
+    return {
+        "train": facts["fit"],
+        "sample": facts["sample"],
+        "wall": wall,
+        "cpu": cpu_seconds() - cpu,
+    }
+
+
+def scores_of(work: Path, name: str, synthetic: pd.DataFrame) -> dict[str, float]:
+    """Return the five metrics of synthetic rows."""
+    from augmask.evaluation.coverage import alpha_beta
+    from augmask.evaluation.fidelity import shape, trend
+    from augmask.evaluation.utility import utility
+
+    _, role = load(TABLES[name][0])
+    kinds = role["kinds"]
+    columns = list(role["numeric"]), [c for c in kinds if kinds[c] == "category"]
+    real = pd.read_parquet(work / name / "train.parquet")
+    test = pd.read_parquet(work / name / "test.parquet")
+    alpha, beta = alpha_beta(real, synthetic, *columns)
+    return {
+        "shape": shape(real, synthetic, *columns).value,
+        "trend": trend(real, synthetic, *columns).value,
+        "alpha": alpha.value,
+        "beta": beta.value,
+        "mle": utility(real, synthetic, test, *columns, role["target"]).value,
+    }
+
+
+def score(work: Path, result: Path) -> None:
+    """Score what has no line yet, and append it to the file of all runs."""
+    known = pd.read_csv(result) if result.exists() else pd.DataFrame()
+    done = set(zip(known.get("table", []), known.get("run", []), strict=True))
+    for path in sorted(work.glob("*/run-*.json")):
+        name, run = path.parent.name, path.stem.removeprefix("run-")
+        if (name, run) in done:
+            continue
+        facts = json.loads(path.read_text())
+        scores = scores_of(work, name, pd.read_parquet(path.with_suffix(".parquet")))
+        line = {"table": name, "run": run, **facts, **scores}
+        known = pd.concat([known, pd.DataFrame([line])], ignore_index=True)
+        known.round(4).to_csv(result, index=False)
+        shown = "  ".join(f"{k} {v:.4f}" for k, v in scores.items())
+        print(f"{name:10} {run:40} {facts['cpu'] / CORES:6.0f} s  {shown}", flush=True)
+
+
+def plot(result: Path, out: Path) -> None:
+    """Draw quality against minutes, one row of panels per table."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    runs = pd.read_csv(result)
+    tables = [name for name in TABLES if name in set(runs["table"])]
+    fig = Figure(figsize=(13, 2.6 * len(tables)), layout="tight")
+    axes = fig.subplots(len(tables), len(METRICS), squeeze=False)
+    style = {
+        "ours": {"color": "#1f6f8b", "marker": "o", "label": "augmask"},
+        "rival": {"color": "#c0504d", "marker": "s", "label": "mostlyai-engine"},
+    }
+    for i, name in enumerate(tables):
+        for j, (metric, title) in enumerate(METRICS.items()):
+            axis = axes[i, j]
+            for who, look in style.items():
+                part = runs[(runs["table"] == name) & (runs["who"] == who)]
+                minutes = part["cpu"] / CORES / 60
+                axis.scatter(minutes, part[metric], s=14, alpha=0.6, **look)
+                best = part.assign(minutes=minutes).sort_values("minutes")
+                peak = best[metric].cummax()
+                axis.step(
+                    best["minutes"], peak, where="post", color=look["color"], lw=1
+                )
+            axis.set_xscale("log")
+            axis.grid(alpha=0.3)
+            if i == 0:
+                axis.set_title(title)
+            if j == 0:
+                axis.set_ylabel(name.replace("-", ", MCAR "))
+            if i == len(tables) - 1:
+                axis.set_xlabel("minutes, two cores")
+    axes[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # words stay words, and the same runs give the same file
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "front"}):
+        fig.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)
+
+
+def settings(pairs: list[str]) -> dict:
+    """Read NAME=VALUE pairs; values are JSON where they can be."""
+    found = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            found[name] = json.loads(value)
+        except json.JSONDecodeError:
+            found[name] = value
+    return found
+
+
+def run_name(who: str, preset: str, backbone: str, pairs: list[str], seed: int) -> str:
+    """Return a name that says how a run was made."""
+    parts = [who] if who == "rival" else [backbone, preset]
+    return "-".join([*parts, *pairs, f"s{seed}"]).replace("/", "_")
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    stages = ["prepare", "ours", "rival", "score", "plot"]
+    parser.add_argument("stage", choices=stages)
+    parser.add_argument("work", type=Path, nargs="?", default=Path("front-results"))
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--preset", default="fast")
+    parser.add_argument("--backbone", default="cdtd")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--python", type=Path, help="of the rival's environment")
+    parser.add_argument("--result", type=Path, default=RESULT)
+    parser.add_argument("--out", type=Path, default=Path("docs/front.svg"))
+    a = parser.parse_args()
+    if a.stage == "prepare":
+        prepare(a.work, a.tables, a.seed)
+    elif a.stage == "score":
+        score(a.work, a.result)
+    elif a.stage == "plot":
+        plot(a.result, a.out)
+    else:
+        options = settings(a.set)
+        for name in a.tables:
+            stem = run_name(a.stage, a.preset, a.backbone, a.set, a.seed)
+            path = a.work / name / f"run-{stem}.parquet"
+            if a.stage == "ours":
+                made = ours(a.work, name, a.preset, options, a.seed, a.backbone)
+                made["rows"].to_parquet(path)
+                facts = made["facts"]
+            else:
+                if a.python is None:
+                    sys.exit("front.py rival: --python is the rival's interpreter")
+                facts = rival(a.work, name, a.python, options, path, a.seed)
+            threads = int(os.environ.get("OMP_NUM_THREADS", CORES))
+            facts |= {"who": a.stage, "settings": json.dumps(options)}
+            facts["threads"] = threads
+            path.with_suffix(".json").write_text(json.dumps(facts))
+            print(name, stem, json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    main()

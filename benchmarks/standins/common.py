@@ -1,0 +1,66 @@
+"""What the published training loops have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+
+def endless(loader: Iterable[tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, ...]]:
+    """Repeat a loader for ever; every pass shuffles anew."""
+    while True:
+        yield from loader
+
+
+class HostTensors:
+    """Batches cut from tensors in the host's memory.
+
+    Parameters
+    ----------
+    tensors : tuple of Tensor
+        Of the same length.
+    batch : int
+    whole : bool
+        Leave out the short batch at the end of a pass (and with it, as published, the
+        rows at the end of the table).
+    """
+
+    def __init__(self, *tensors: Tensor, batch: int, whole: bool) -> None:
+        self.tensors, self.batch = tensors, batch
+        self.length = len(tensors[0])
+        if whole:
+            self.length -= self.length % batch
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        order = torch.randperm(self.length)
+        for rows in order.split(self.batch):
+            yield tuple(tensor.index_select(0, rows) for tensor in self.tensors)
+
+
+def update_average(average: list[Tensor], module: nn.Module, decay: float) -> None:
+    """Move the averaged weights, one parameter after the other."""
+    with torch.no_grad():
+        for old, new in zip(average, module.parameters(), strict=True):
+            old.mul_(decay).add_(new, alpha=1 - decay)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate from the host."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def copied(module: nn.Module) -> list[Tensor]:
+    """Return copies of a module's parameters."""
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def sinusoids(times: Tensor, width: int) -> Tensor:
+    """Return cosines and sines of the times, the frequencies made on the spot."""
+    half = width // 2
+    powers = torch.arange(half, dtype=torch.float32) / half
+    frequencies = (10_000.0**-powers).to(times)
+    angles = times[:, None] * frequencies
+    return torch.cat([angles.cos(), angles.sin()], 1)

@@ -32,10 +32,10 @@ ORDER = [
     ["store"],
     ["fitting"],
     ["model"],
-    ["together", "theory"],
+    ["imputer", "theory", "together"],
     ["demo"],
     ["console"],
-    ["bench"],
+    ["bench", "cli_rows"],
     ["cli"],
 ]
 RANK = {part: i for i, parts in enumerate(ORDER) for part in parts}

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from augmask.augmentation.frame import augment
     from augmask.diffusion.reduce import observed_mean
     from augmask.evaluation.evaluate import evaluate
+    from augmask.imputer import AugMaskImputer
     from augmask.missing.simulate import ampute
     from augmask.model import AugMask, load
+    from augmask.sample.multiple import pool
     from augmask.table.infer import infer_schema
     from augmask.table.schema import Schema
     from augmask.together import fit_together
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AugMask",
+    "AugMaskImputer",
     "Schema",
     "ampute",
     "augment",
@@ -36,10 +39,12 @@ __all__ = [
     "infer_schema",
     "load",
     "observed_mean",
+    "pool",
 ]
 
 _HOME = {
     "AugMask": "augmask.model",
+    "AugMaskImputer": "augmask.imputer",
     "Schema": "augmask.table.schema",
     "ampute": "augmask.missing.simulate",
     "augment": "augmask.augmentation.frame",
@@ -48,6 +53,7 @@ _HOME = {
     "infer_schema": "augmask.table.infer",
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",
+    "pool": "augmask.sample.multiple",
 }
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -22,7 +22,8 @@ from augmask.errors import ArtifactError
 from augmask.files import written_whole
 from augmask.versions import library_versions
 
-FORMAT = 1
+FORMAT = 2
+OLDEST = 1  # has no learned holes and no rules
 MANIFEST, TENSORS, CHECKSUMS = "manifest.json", "tensors.safetensors", "checksums.json"
 LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
 
@@ -105,7 +106,7 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
             f"{path} has format {found}, this augmask reads up to {FORMAT}; "
             "update augmask to load it"
         )
-    if type(found) is not int or found != FORMAT:
+    if type(found) is not int or found < OLDEST:
         raise ArtifactError(f"{path} has no known format number, got {found!r}")
     sums = _parse(path, members[CHECKSUMS], "list of checksums")
     for name in (MANIFEST, TENSORS):

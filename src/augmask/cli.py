@@ -1,4 +1,4 @@
-"""The command line: `augmask inspect|fit|sample|evaluate|report|demo|bench`.
+"""The command line: `augmask inspect|fit|sample|impute|evaluate|report|demo|bench`.
 
 Results go to standard output, everything else to standard error. Heavy libraries are
 imported inside the commands, so `augmask --help` answers at once.
@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from augmask.bench import cli as bench
+from augmask.cli_rows import Data, Device, Json, Seed, impute, sample
 from augmask.console import named, noting, print_json, reporting, say
 from augmask.errors import AugMaskError, UsageError
 from augmask.train import parallel
@@ -32,16 +33,9 @@ app = typer.Typer(
 )
 app.add_typer(bench.app, name="bench")
 
-Data = Annotated[
-    Path, typer.Argument(help="table: .csv, .csv.gz, .parquet or .feather")
-]
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="TOML file with settings per column")
 ]
-Json = Annotated[
-    bool, typer.Option("--json", help="print one JSON document on standard output")
-]
-Seed = Annotated[int, typer.Option("--seed", help="same seed, same result")]
 Real = Annotated[Path, typer.Argument(help="table that was learned from")]
 Synthetic = Annotated[Path, typer.Argument(help="complete synthetic rows")]
 Test = Annotated[
@@ -80,6 +74,16 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
             raise UsageError(f"--set needs NAME=VALUE, got {pair!r}")
         settings[name.strip()] = _number_or_text(text.strip())
     return settings
+
+
+def _parse_rules(texts: list[str] | None) -> list[str | list[str]]:
+    """Return orders as they are, and "city, zip" as the combination of both."""
+    return [
+        [name.strip() for name in text.split(",")]
+        if "," in text and not set("<>=") & set(text)
+        else text
+        for text in texts or []
+    ]
 
 
 def _number_or_text(text: str) -> int | float | str:
@@ -168,11 +172,15 @@ def fit(
         float | None, typer.Option(help="wall-clock budget of the whole fit")
     ] = None,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
+    device: Device = "auto",
     schema: SchemaFile = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="save the training here and go on from here if killed"),
+    ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="what every row keeps, e.g. --rule 'start <= end'"),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -201,7 +209,7 @@ def fit(
         device=device,
     )
     with noting(as_json) as notes, reporting(as_json) as progress:
-        model.fit(data, schema, max_minutes, checkpoint, progress)
+        model.fit(data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))
     if parallel.follows():
         return
     model.save(out)
@@ -231,30 +239,8 @@ def fit(
     )
 
 
-@app.command()
-def sample(
-    model: Annotated[Path, typer.Argument(help="model file, *.augmask")],
-    n: Annotated[int, typer.Option("-n", "--rows", help="how many rows")],
-    out: Annotated[
-        Path, typer.Option("--out", help=".csv, .csv.gz, .parquet or .feather")
-    ],
-    seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps")] = "auto",
-    as_json: Json = False,
-) -> None:
-    """Generate complete rows and write them to a file, any number of them."""
-    from augmask.model import load
-    from augmask.sample.stream import check_output
-
-    check_output(out)
-    began = time.monotonic()
-    with reporting(as_json) as progress:
-        rows = load(model, device).sample_to(out, n, seed, progress)
-    seconds = round(time.monotonic() - began, 1)
-    if as_json:
-        print_json({"rows": rows, "file": str(out), "seconds": seconds})
-    else:
-        typer.echo(f"{out}: {rows:,} complete rows in {seconds} s")
+app.command()(sample)
+app.command()(impute)
 
 
 @app.command()

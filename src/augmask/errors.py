@@ -45,6 +45,10 @@ class UsageError(AugMaskError, ValueError):
     exit_code = 2
 
 
+class ConditionError(UsageError):
+    """A condition on sampled rows cannot be read, or no row can satisfy it."""
+
+
 class DataError(AugMaskError, ValueError):
     """A table cannot be read, learned from or written."""
 

@@ -9,23 +9,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import torch
 
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.draws import Completions, Draws, complete
 from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
-from augmask.diffusion import build_backbone, check_sampler, keywords_of
+from augmask.diffusion import build_members, check_sampler, keywords_of
 from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
+from augmask.missing.learned import learn_holes
+from augmask.missing.model import MissingModel
 from augmask.presets import resolve_preset
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
+from augmask.sample.rules import Rule, learn_rules, read_rules
 from augmask.store import fingerprint
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
-from augmask.table.infer import infer_schema
+from augmask.table.infer import hole_mask, infer_schema
 from augmask.train import parallel
 from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.trainer import Trainer
@@ -61,17 +66,24 @@ def _learnable(table: Table) -> Table:
 
 @dataclass(frozen=True)
 class Ready:
-    """A trainer, what it was made of, and how long it may take."""
+    """A trainer for every member, what they are made of, and their time."""
 
     table: Table
     codec: Codec
+    holes: MissingModel
+    rules: tuple[Rule, ...]
     layout: Layout
     backbone: Backbone
     settings: Settings
     preset: str
-    trainer: Trainer
+    trainers: tuple[Trainer, ...]
     max_minutes: float | None
     seconds: float | None
+
+    @property
+    def trainer(self) -> Trainer:
+        """The trainer of the only, or the first, model."""
+        return self.trainers[0]
 
 
 def _filled(
@@ -101,12 +113,25 @@ def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     return name, settings
 
 
+def _rules(
+    asked: Any, frame: pd.DataFrame, codec: Codec, table: Table
+) -> tuple[Rule, ...]:
+    """Return the rules, checked on the observed cells of the table."""
+    rules = read_rules(asked, codec.schema)
+    if not rules:
+        return ()
+    rows = codec.decode(table.num, table.cat, np.random.default_rng(0))
+    named = frame.rename(columns=str)[list(codec.schema.names)]
+    return learn_rules(rules, rows, ~hole_mask(named, codec.schema).to_numpy())
+
+
 def make_ready(
     model: Any,
     data: Any,
     schema: Any,
     max_minutes: float | None,
     progress: Progress,
+    rules: Any = None,
 ) -> Ready:
     """Read, encode and fill the table, and build what is to be trained.
 
@@ -114,7 +139,7 @@ def make_ready(
     ----------
     model : AugMask
         Its parameters are read; it is not changed.
-    data, schema, max_minutes, progress
+    data, schema, max_minutes, progress, rules
         As in `AugMask.fit`.
     """
     began = time.monotonic()
@@ -125,6 +150,11 @@ def make_ready(
         raise UsageError(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
             + did_you_mean(str(model.supervise), SUPERVISE)
+        )
+    members = whole_number("ensemble", model.ensemble, 1)
+    if members > 1 and parallel.launched():
+        raise UsageError(
+            "the members of an ensemble share one device; start without torchrun"
         )
     augmenter = resolve_augmenter(model.augmenter)
     device = parallel.own_device(resolve_device(model.device))
@@ -137,6 +167,7 @@ def make_ready(
     spread = seed if settings.ties == "spread" else None
     codec = Codec.fit(frame, found, spread)
     table = _learnable(codec.encode(frame, spread))
+    kept_rules = _rules(rules, frame, codec, table)
     if parallel.size() > 1:
         parallel.check_same(
             fingerprint([seed, device.type], settings, table),
@@ -144,19 +175,38 @@ def make_ready(
             "seed; start without torchrun to fit apart",
         )
 
+    holes = learn_holes(frame, codec, table, stream(seed, "holes"))
+    # the frame is the largest thing around, and all is in the table now
+    del frame
+    pa.default_memory_pool().release_unused()
     completions = _filled(augmenter, table, settings, seed, progress)
     layout = completions.table.layout
-    backbone = build_backbone(
-        model.backbone, layout, stream_seed(seed, "init"), **settings.network
+    # the first member is the model without others
+    seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]
+    networks, backbone = build_members(
+        model.backbone,
+        layout,
+        [stream_seed(each, "init") for each in seeds],
+        **settings.network,
     )
-    init_from_data(backbone, completions.table)
+    for network in networks:
+        init_from_data(network, completions.table)
     backbone.to(device)
     # a module that the caller has built may start anywhere
     parallel.copy_lead(backbone.state_dict().values())
     hidden = hidden_cells(table.observed, settings.holdout, stream(seed, "hidden"))
-    training = TrainingData(
-        completions, model.supervise, hidden, stream_seed(seed, "shuffle"), device
-    )
+    resident = settings.resident * 2**30 / members
+    batches = [
+        TrainingData(
+            completions,
+            model.supervise,
+            hidden,
+            stream_seed(each, "shuffle"),
+            device,
+            resident,
+        )
+        for each in seeds
+    ]
     seconds = None
     if max_minutes is not None:
         seconds = parallel.lead(60 * max_minutes - (time.monotonic() - began))
@@ -165,15 +215,20 @@ def make_ready(
                 f"max_minutes={max_minutes} was used up before training began; "
                 "give more, or choose a faster augmenter"
             )
-    trainer = Trainer(backbone, training, settings, seed, device)
+    trainers = tuple(
+        Trainer(network, data, settings, each, device)
+        for network, data, each in zip(networks, batches, seeds, strict=True)
+    )
     return Ready(
         table,
         codec,
+        holes,
+        kept_rules,
         layout,
         backbone,
         settings,
         preset,
-        trainer,
+        trainers,
         max_minutes,
         seconds,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,17 +21,21 @@ from augmask.errors import (
 )
 from augmask.files import check_writable
 from augmask.fitting import Ready, make_ready, whole_number
+from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
 from augmask.progress import Progress, silent
-from augmask.rng import stream
-from augmask.sample.draw import draw_batches
+from augmask.sample.generate import check_missing, generate, holed
+from augmask.sample.impute import impute
+from augmask.sample.multiple import Imputations
+from augmask.sample.rules import Rule
+from augmask.sample.source import Source
 from augmask.sample.stream import check_output, write_frames
 from augmask.store import Stored, fingerprint, packed, restore
 from augmask.table.carrier import Layout
 from augmask.table.encode import Codec
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.loop import Run, train
+from augmask.train.loop import Run, all_or_raise, train, train_together
 
 
 class AugMask(BaseEstimator):  # type: ignore[misc]
@@ -61,6 +65,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The same seed gives the same model on the same CPU.
     device : str
         `auto`, `cpu`, `cuda` or `mps`.
+    ensemble : int
+        How many models to train from different starts; rows come from each in turn. On
+        a GPU they train as one.
 
     Attributes
     ----------
@@ -70,6 +77,10 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The settings that were used.
     history_ : DataFrame
         Loss, held-out loss, learning rate and time along the training.
+    holes_ : MissingModel
+        Which cells of a row one would have seen; None if it is from an older file.
+    rules_ : tuple
+        What every sampled row keeps.
 
     Examples
     --------
@@ -89,6 +100,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         device: str = "auto",
+        ensemble: int = 1,
     ) -> None:
         self.backbone = backbone
         self.augmenter = augmenter
@@ -97,6 +109,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self.options = options
         self.seed = seed
         self.device = device
+        self.ensemble = ensemble
 
     def fit(
         self,
@@ -105,6 +118,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         max_minutes: float | None = None,
         checkpoint: str | Path | None = None,
         progress: Progress = silent,
+        rules: Any = None,
     ) -> Self:
         """Learn from an incomplete table.
 
@@ -121,6 +135,10 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             exists and belongs to the same data, settings and seed.
         progress : callable
             Called as `progress(phase, done, total, numbers)`.
+        rules : sequence, optional
+            What every generated row keeps: an order of columns ("start <= end"), a
+            list of columns that come only in combinations that were seen, or a
+            function from a frame to one boolean per row. The table is checked.
 
         Notes
         -----
@@ -132,14 +150,24 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             report = progress if parallel.leads() else silent
             if checkpoint is not None:
                 check_writable(checkpoint)
-            ready = make_ready(self, data, schema, max_minutes, report)
+                if self.ensemble != 1:
+                    raise UsageError(
+                        "a checkpoint holds one model, got "
+                        f"ensemble={self.ensemble!r}; leave one of them out"
+                    )
+            ready = make_ready(self, data, schema, max_minutes, report, rules)
             saved = self._checkpoint(checkpoint, ready)
-            self._take(ready, train(ready.trainer, ready.seconds, report, saved))
+            if len(ready.trainers) == 1:
+                runs = [train(ready.trainer, ready.seconds, report, saved)]
+            else:
+                found = train_together(ready.trainers, report, ready.seconds)
+                runs = all_or_raise(found)
+            self._take(ready, runs)
         return self
 
-    def _take(self, ready: Ready, run: Run) -> None:
+    def _take(self, ready: Ready, runs: Sequence[Run]) -> None:
         """Keep what was learned."""
-        if not run.history:
+        if not all(run.history for run in runs):
             raise UsageError(
                 f"max_minutes={ready.max_minutes} ended before the first training "
                 "step; give more, or choose a faster augmenter"
@@ -147,57 +175,124 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self._set_fitted(
             ready.codec, ready.layout, ready.backbone, ready.settings, ready.preset
         )
-        self._set_run(run)
+        self._set_runs(runs)
+        self._set_wishes(ready.holes, ready.rules)
 
     def sample(
-        self, n: int, seed: int = 0, progress: Progress = silent
+        self,
+        n: int | None = None,
+        seed: int = 0,
+        progress: Progress = silent,
+        where: Any = None,
+        missing: Literal["learned"] | None = None,
     ) -> pd.DataFrame:
-        """Return `n` complete rows with the recovered dtypes.
+        """Return `n` rows with the recovered dtypes, complete unless asked otherwise.
 
         Parameters
         ----------
         n : int
+            May be left out when `where` is a frame.
         seed : int
             The same seed gives the same rows; another seed gives others.
         progress : callable
+        where : mapping, str or frame, optional
+            Which rows: ``{"sex": "F", "age": (30, 40), "city": ["A", "B"]}``, or the
+            same as text, ``'sex == "F" and 30 <= age <= 40'``; a frame of partial rows
+            is completed row by row. `attrs["where"]` of the result says what share of
+            rows satisfies it of its own accord.
+        missing : {"learned"}, optional
+            Draw holes like those of the learned table into the rows. Whole numbers
+            with holes are float64 then, and booleans objects, as pandas has them.
         """
-        return pd.concat(self.sample_batches(n, seed, progress), ignore_index=True)
+        frames = list(self.sample_batches(n, seed, progress, where, missing))
+        table = pd.concat(frames, ignore_index=True)
+        table.attrs = frames[-1].attrs
+        return table
 
     def sample_batches(
-        self, n: int, seed: int = 0, progress: Progress = silent
+        self,
+        n: int | None = None,
+        seed: int = 0,
+        progress: Progress = silent,
+        where: Any = None,
+        missing: Literal["learned"] | None = None,
     ) -> Iterator[pd.DataFrame]:
         """Return `n` rows as an iterator of frames, for tables larger than memory."""
         self._check_fitted()
-        n, seed = whole_number("n", n, 1), whole_number("seed", seed, 0)
+        seed = whole_number("seed", seed, 0)
+        if n is not None:
+            n = whole_number("n", n, 1)
+        check_missing(missing, self.holes_)
+        frames = generate(self._source(seed), n, where, self.rules_, progress)
+        return frames if missing is None else holed(frames, self.holes_, seed)
+
+    def _source(self, seed: int) -> Source:
         device = resolve_device(self.device)
         self.backbone_.to(device)
-        return (
-            self.codec_.decode(
-                rows.num, rows.cat, stream(seed, "decode", rows.start), rows.start
-            )
-            for rows in draw_batches(
-                self.backbone_, n, seed, self.settings_, device, progress
-            )
-        )
+        return Source(self.backbone_, self.codec_, self.settings_, device, seed)
 
     def sample_to(
-        self, path: str | Path, n: int, seed: int = 0, progress: Progress = silent
+        self,
+        path: str | Path,
+        n: int | None = None,
+        seed: int = 0,
+        progress: Progress = silent,
+        where: Any = None,
+        missing: Literal["learned"] | None = None,
     ) -> int:
         """Write `n` rows to a CSV, Parquet or Feather file with constant memory."""
         check_output(path)
-        return write_frames(self.sample_batches(n, seed, progress), path)
+        return write_frames(
+            self.sample_batches(n, seed, progress, where, missing), path
+        )
+
+    def impute(
+        self, data: Any, draws: int = 1, seed: int = 0, progress: Progress = silent
+    ) -> pd.DataFrame | Imputations:
+        """Fill the holes of any rows of such a table; all other cells stay.
+
+        Parameters
+        ----------
+        data : DataFrame, polars frame, Arrow table or path
+            Rows with holes, whether they were learned from or not.
+        draws : int
+            How many completions; each hole is drawn given the row's other cells.
+        seed : int
+            The same seed gives the same completions.
+        progress : callable
+
+        Returns
+        -------
+        DataFrame or Imputations
+            One frame, or a sequence of several with `summary` and `long`.
+        """
+        self._check_fitted()
+        draws, seed = whole_number("draws", draws, 1), whole_number("seed", seed, 0)
+        device = resolve_device(self.device)
+        self.backbone_.to(device)
+        found = impute(
+            data,
+            self.backbone_,
+            self.codec_,
+            self.settings_,
+            device,
+            draws,
+            seed,
+            progress,
+        )
+        return found[0] if draws == 1 else found
 
     def save(self, path: str | Path) -> None:
         """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
 
         The file holds no clock times, so the same table, settings and seed give the
         same bytes; `history_` of a loaded model has no column `seconds`. A backbone of
-        your own is named in the file, and handed to `load` again.
+        your own is named in the file, and handed to `load` again; so is a rule.
         """
         self._check_fitted()
         parameters = {
             name: getattr(self, name)
-            for name in ("backbone", "augmenter", "supervise", "seed")
+            for name in ("backbone", "augmenter", "supervise", "seed", "ensemble")
         }
         stored = Stored(
             parameters,
@@ -208,6 +303,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             self.backbone_,
             self.history_,
             self.training_,
+            self.holes_,
+            self.rules_,
         )
         write_artifact(path, *packed(stored))
 
@@ -249,22 +346,34 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self.settings_ = settings
         self.preset_ = preset
 
-    def _set_run(self, run: Run) -> None:
+    def _set_runs(self, runs: Sequence[Run]) -> None:
         names = ["step", "loss", "held_out", "lr", "seconds"]
-        self.history_ = pd.DataFrame(run.history, columns=names, dtype="float64")
+        frames = [pd.DataFrame(run.history, columns=names) for run in runs]
+        if len(runs) > 1:
+            frames = [frame.assign(member=i) for i, frame in enumerate(frames)]
+        self.history_ = pd.concat(frames, ignore_index=True).astype("float64")
         self.training_ = {
-            "best_step": run.best_step,
-            "restarts": run.restarts,
-            "seconds": run.seconds,
-            "stopped": run.stopped,
+            "best_step": max(run.best_step for run in runs),
+            "restarts": sum(run.restarts for run in runs),
+            "seconds": max(run.seconds for run in runs),
+            "stopped": runs[0].stopped,
         }
+
+    def _set_wishes(self, holes: MissingModel | None, rules: tuple[Rule, ...]) -> None:
+        self.holes_ = holes
+        self.rules_ = rules
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "backbone_"):
             raise NotFittedError("this AugMask is not fitted yet; call fit first")
 
 
-def load(path: str | Path, device: str = "auto", backbone: Any = None) -> AugMask:
+def load(
+    path: str | Path,
+    device: str = "auto",
+    backbone: Any = None,
+    rules: Sequence[Any] = (),
+) -> AugMask:
     """Read a model file; nothing in it is executed.
 
     Parameters
@@ -275,9 +384,11 @@ def load(path: str | Path, device: str = "auto", backbone: Any = None) -> AugMas
     backbone : callable or module, optional
         The backbone that the model was made with, if it was one of your own: a file
         cannot carry code.
+    rules : sequence of callable
+        The functions among the rules that the model was fitted with.
     """
     manifest, arrays = read_artifact(path)
-    stored = restore(path, manifest, arrays, backbone)
+    stored = restore(path, manifest, arrays, backbone, rules)
     try:
         model = AugMask(**stored.parameters, device=device)
     except TypeError as error:
@@ -287,4 +398,5 @@ def load(path: str | Path, device: str = "auto", backbone: Any = None) -> AugMas
     )
     model.history_ = stored.history
     model.training_ = stored.training
+    model._set_wishes(stored.holes, stored.rules)
     return model

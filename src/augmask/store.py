@@ -15,9 +15,11 @@ import pandas as pd
 import torch
 
 from augmask.config import Settings
-from augmask.diffusion import build_backbone
+from augmask.diffusion import build_members
 from augmask.diffusion.base import Backbone
 from augmask.errors import ArtifactError, UsageError
+from augmask.missing.model import MissingModel
+from augmask.sample.rules import Predicate, Rule, restored_rules, stored_rules
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.schema import Schema
@@ -38,6 +40,8 @@ class Stored:
     backbone: Backbone
     history: pd.DataFrame
     training: dict[str, Any]
+    holes: MissingModel | None
+    rules: tuple[Rule, ...]
 
 
 def _name(part: Any) -> str:
@@ -79,6 +83,10 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     arrays |= {f"codec/{k}": v for k, v in model.codec.arrays().items()}
     history = model.history.drop(columns="seconds", errors="ignore")
     arrays |= {f"history/{k}": v.to_numpy() for k, v in history.items()}
+    rules, combinations = stored_rules(model.rules)
+    arrays |= {f"rules/{k}": v for k, v in combinations.items()}
+    if model.holes is not None:
+        arrays |= {f"holes/{k}": v for k, v in model.holes.arrays().items()}
     named = {k: _name(model.parameters[k]) for k in ("backbone", "augmenter")}
     manifest = {
         "parameters": model.parameters | named,
@@ -87,6 +95,8 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
         "layout": dataclasses.asdict(model.layout),
         "schema": model.codec.schema.to_dict(),
         "training": {k: v for k, v in model.training.items() if k != "seconds"},
+        "holes": None if model.holes is None else model.holes.to_dict(),
+        "rules": rules,
     }
     return manifest, arrays
 
@@ -136,11 +146,36 @@ def _choose_backbone(path: str | Path, manifest: Mapping[str, Any], given: Any) 
     return given if own else named
 
 
+def _check_own_rules(
+    path: str | Path, manifest: Mapping[str, Any], given: Sequence[Any]
+) -> None:
+    """Raise unless exactly the functions that a model was fitted with are given."""
+    stored = manifest.get("rules")
+    found = [rule for rule in stored if isinstance(rule, dict)] if stored else []
+    wanted = {str(rule["own"]) for rule in found if "own" in rule}
+    names = {Predicate(function).text for function in given}
+    for name in sorted(wanted - names):
+        raise UsageError(
+            f"{path} was made with a rule of your own, {name}; "
+            "hand it over as load(path, rules=[...])"
+        )
+    for name in sorted(names - wanted):
+        raise UsageError(
+            f"{path} was made without a rule {name}; rules between columns are given "
+            "to fit"
+        )
+
+
 def restore(
-    path: str | Path, manifest: Mapping[str, Any], arrays: Arrays, backbone: Any = None
+    path: str | Path,
+    manifest: Mapping[str, Any],
+    arrays: Arrays,
+    backbone: Any = None,
+    rules: Sequence[Any] = (),
 ) -> Stored:
     """Build what a model file holds, checking that its parts fit together."""
     chosen = _choose_backbone(path, manifest, backbone)
+    _check_own_rules(path, manifest, rules)
     try:
         parts: dict[str, Arrays] = {}
         for name, array in arrays.items():
@@ -159,8 +194,17 @@ def restore(
         )
         if not _same_features(layout, codec.layout):
             raise ValueError("its columns are not those that its network was made for")
-        built = build_backbone(chosen, layout, 0, **settings.network)
+        members = int(manifest["parameters"].get("ensemble", 1))
+        _, built = build_members(chosen, layout, [0] * members, **settings.network)
         _load_weights(built, parts["weights"])
+        holes = manifest.get("holes")
+        if holes is not None:
+            holes = MissingModel.from_parts(holes, parts.get("holes", {}))
+            if tuple(holes.columns_) != codec.schema.names:
+                raise ValueError("its holes are not those of its columns")
+        kept = restored_rules(
+            manifest.get("rules", ()), parts.get("rules", {}), codec.schema, rules
+        )
         return Stored(
             dict(manifest["parameters"]) | {"backbone": chosen},
             settings,
@@ -170,8 +214,10 @@ def restore(
             built,
             pd.DataFrame(parts.get("history", {})),
             dict(manifest["training"]),
+            holes,
+            kept,
         )
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(
             f"{path} does not hold together: {reason}; fit the model again"

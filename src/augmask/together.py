@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from augmask.errors import TrainingDiverged, UsageError
@@ -10,7 +11,7 @@ from augmask.fitting import make_ready
 from augmask.model import AugMask
 from augmask.progress import Progress, silent
 from augmask.train import parallel
-from augmask.train.loop import train_together
+from augmask.train.loop import all_or_raise, train_together
 
 
 def fit_together(
@@ -69,12 +70,14 @@ def fit_together(
         make_ready(model, table, schema, None, progress)
         for model, table in zip(models, tables, strict=True)
     ]
-    results = train_together([each.trainer for each in ready], progress)
+    every = [trainer for each in ready for trainer in each.trainers]
+    results = iter(train_together(every, progress))
     broken: list[TrainingDiverged] = []
-    for model, each, result in zip(models, ready, results, strict=True):
-        if isinstance(result, TrainingDiverged):
-            broken.append(result)
-        else:
-            model._take(each, result)
+    for model, each in zip(models, ready, strict=True):
+        mine = list(islice(results, len(each.trainers)))
+        try:
+            model._take(each, all_or_raise(mine))
+        except TrainingDiverged as error:
+            broken.append(error)
     if broken:
         raise broken[0]

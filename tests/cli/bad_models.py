@@ -132,8 +132,8 @@ MODELS = [
         "newer format",
         BAD_DATA,
         SAMPLE_BAD,
-        ("format 2", "update augmask"),
-        manifest(lambda m: m.update(format=2)),
+        ("format 3", "update augmask"),
+        manifest(lambda m: m.update(format=3)),
     ),
     Bad(
         "no format",

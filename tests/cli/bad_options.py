@@ -12,7 +12,7 @@ from .bad import BAD_DATA, FAILED, FIT_GOOD, USAGE, Bad
 def other_checkpoint() -> None:
     import torch
 
-    header = {"format": "augmask-checkpoint-1", "fingerprint": "other", "facts": "{}"}
+    header = {"format": "augmask-checkpoint-2", "fingerprint": "other", "facts": "{}"}
     save_file({"x": torch.zeros(1)}, "run.checkpoint", metadata=header)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,13 +18,14 @@ import pandas as pd
 import pytest
 
 from .bad import BAD_DATA, FIT_BAD, FIT_GOOD, USAGE
+from .bad_conditions import CONDITIONS
 from .bad_models import MODELS
 from .bad_options import OPTIONS, OUTPUTS
 from .bad_scores import SCORES
 from .bad_tables import SCHEMAS, TABLES
 from .conftest import TINY, Result, make_frame
 
-EVERY = TABLES + SCHEMAS + OPTIONS + OUTPUTS + MODELS + SCORES
+EVERY = TABLES + SCHEMAS + OPTIONS + OUTPUTS + MODELS + SCORES + CONDITIONS
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_the_table_of_bad_inputs_is_long_enough():
 def test_ends_in_one_sentence_and_leaves_nothing(bad, desk, run_cli):
     bad.prepare()
     before = listing(desk)
-    arguments = bad.run.split()
+    arguments = shlex.split(bad.run)
     if arguments[0] == "fit" and not bad.typed:
         # what the case says comes last and counts
         arguments = ["fit", *TINY, *arguments[1:]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import augmask as am
 from augmask.bench.plan import read_plan
 
 DOCS = Path(__file__).parents[2] / "docs"
+DATA = Path(os.environ.get("AUGMASK_DATA", "../shared/data"))
 
 
 def run_page(name: str, folder: Path, monkeypatch) -> dict:
@@ -81,3 +84,52 @@ def test_a_plan_for_ones_own_table_is_as_short_as_it_looks(tmp_path):
     (tmp_path / "own.toml").write_text(text)
     (tmp_path / "my.csv").write_text("outcome,x\n" + "yes,1\nno,2\n" * 40)
     assert len(read_plan(tmp_path / "own.toml").runs) == 2 * 3 * 6
+
+
+@pytest.fixture(scope="module")
+def wishes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wishes")
+    for name in ("incomplete-nafld1.csv.gz", "incomplete-loans.csv.gz"):
+        if not (DATA / name).exists():
+            pytest.skip(f"{DATA / name} is absent; set AUGMASK_DATA")
+        shutil.copy(DATA / name, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        yield run_page("conditions.md", folder, patch)
+
+
+def test_the_holes_of_rows_are_filled(wishes):
+    some, full = wishes["some"], wishes["full"]
+    assert some.isna().any().any()
+    assert not full.isna().any().any()
+    assert (full["bmi"][some["bmi"].notna()] == some["bmi"].dropna()).all()
+    assert len(wishes["draws"]) == 5
+    assert len(wishes["spread"]) == some.isna().sum().sum()
+
+
+def test_conditions_hold_in_every_row(wishes):
+    for rows in (wishes["women"], wishes["same"]):
+        assert len(rows) == 300
+        assert (rows["male"] == 0).all()
+        assert rows["age"].between(50, 60).all()
+        assert 0 < rows.attrs["where"]["rate"] < 1
+    pd.testing.assert_frame_equal(wishes["women"], wishes["same"])
+
+
+def test_partial_rows_are_completed(wishes):
+    rows = wishes["rows"]
+    assert rows["age"].tolist() == [40, 60, 80]
+    assert rows["bmi"][[0, 2]].tolist() == [22.5, 31.0]
+    assert not rows.isna().any().any()
+
+
+def test_learned_holes_are_those_of_the_table(wishes):
+    rates = wishes["patients"].isna().mean() - wishes["holed"].isna().mean()
+    assert rates.abs().max() < 0.03
+
+
+def test_rules_are_kept(wishes):
+    kept, loans = wishes["kept"], wishes["loans"]
+    assert (kept["balance"] <= kept["loan_amount"]).all()
+    assert wishes["affordable"](kept).all()
+    seen = set(zip(loans["grade"], loans["sub_grade"], strict=True))
+    assert set(zip(kept["grade"], kept["sub_grade"], strict=True)) <= seen

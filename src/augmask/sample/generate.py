@@ -1,0 +1,82 @@
+"""From a wish to frames: plain rows, rows under conditions, rows with holes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from augmask.errors import UsageError
+from augmask.missing.learned import draw_holes
+from augmask.missing.model import MissingModel
+from augmask.progress import Progress, silent
+from augmask.rng import stream
+from augmask.sample.condition import Demand, satisfying
+from augmask.sample.draw import draw_batches
+from augmask.sample.partial import completed_rows
+from augmask.sample.rules import Rule
+from augmask.sample.source import Source
+from augmask.table.where import read_where
+
+
+def check_missing(missing: Any, model: MissingModel | None) -> None:
+    """Raise unless the wish for holes can be met."""
+    if missing not in (None, "learned"):
+        raise UsageError(
+            f"missing must be None (complete rows) or 'learned', got {missing!r}"
+        )
+    if missing is not None and model is None:
+        raise UsageError(
+            "this model comes from a file of an older augmask, which learned no holes; "
+            "fit it again"
+        )
+
+
+def holed(
+    frames: Iterator[pd.DataFrame], model: MissingModel | None, seed: int
+) -> Iterator[pd.DataFrame]:
+    """Yield frames with the holes that one would have found in them."""
+    assert model is not None
+    start = 0
+    for frame in frames:
+        with_holes = draw_holes(model, frame, stream(seed, "holes", start))
+        with_holes.attrs = frame.attrs
+        start += len(frame)
+        yield with_holes
+
+
+def _plain(source: Source, n: int, progress: Progress) -> Iterator[pd.DataFrame]:
+    for rows in draw_batches(
+        source.backbone, n, source.seed, source.settings, source.device, progress
+    ):
+        draws = stream(source.seed, "decode", rows.start)
+        yield source.codec.decode(rows.num, rows.cat, draws, rows.start)
+
+
+def generate(
+    source: Source,
+    n: int | None,
+    where: Any = None,
+    rules: tuple[Rule, ...] = (),
+    progress: Progress = silent,
+) -> Iterator[pd.DataFrame]:
+    """Return rows as frames; what is wrong with the wish is said before any is drawn.
+
+    Parameters
+    ----------
+    source : Source
+    n : int or None
+        None takes the number of rows from the frame `where`.
+    where : mapping, str, frame or None
+    rules : tuple of Rule
+    progress : callable
+    """
+    if where is not None and not isinstance(where, str | Mapping | int | float):
+        return completed_rows(source, where, n, rules, progress)
+    if n is None:
+        raise UsageError("n must be a whole number of at least 1, got None")
+    if where is None and not rules:
+        return _plain(source, n, progress)
+    wanted = None if where is None else read_where(where, source.codec.schema)
+    return satisfying(source, n, Demand(wanted, rules), progress)

@@ -1,0 +1,60 @@
+"""Complete rows of which some cells are known, whichever they are in each row.
+
+What `diffusion.reverse` does to known cells was chosen by measuring alternatives on
+Magic with 30 % of all cells removed at random (CDTD, preset `fast`, 5,000 rows learned,
+1,000 or 1,500 filled by 10 draws each; scaled columns): the error of the mean of the
+draws over that of a boosted regression of every column (`lgbm-d`), how often an
+interval of 90 % covers the removed number, the variance of draws over that of the
+removed numbers, and network calls. The mean of ten exact draws would be at 1.05.
+
+    | | error | covers | variance | calls |
+    |---|---|---|---|---|
+    | fresh noise on known cells, each step once | 1.16 | .93 | .81 | 41 |
+    | fresh noise, each step six times | 1.03 | .88 | .94 | 121 |
+    | no noise on known cells, middle steps three times | 1.06 | .92 | .90 | 67 |
+    | noise that is found (here), middle steps three times | 1.04 | .92 | .96 | 67 |
+
+On Adult (mixed kinds, weak dependence) the last line reads 1.06, .90, 1.03; noise that
+may go farther (3 instead of 0.75) reads 1.16, .83, 1.42 there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from augmask.device import fast_products
+from augmask.diffusion.base import Backbone, Batch
+from augmask.diffusion.reverse import Known, follow, way_for_known
+from augmask.table.carrier import BoolArray, CodeArray, FloatArray
+
+
+def complete_rows(
+    backbone: Backbone,
+    num: FloatArray,
+    cat: CodeArray,
+    known: BoolArray,
+    generator: torch.Generator,
+) -> tuple[FloatArray, CodeArray]:
+    """Return the rows with unknown cells drawn given the known ones.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        On the device of the generator.
+    num, cat : float array [n, d_num], int array [n, d_cat]
+        Scaled numbers and codes. Unknown cells hold any finite number or legal code.
+    known : bool array [n, d]
+        Columns as in the layout: numeric, then categorical.
+    generator : torch.Generator
+    """
+    device, n_num = generator.device, num.shape[1]
+    dtype = next(iter(backbone.parameters())).dtype
+    mask = torch.as_tensor(known, device=device)
+    batch = Batch(
+        torch.as_tensor(num, dtype=dtype, device=device),
+        torch.as_tensor(cat, dtype=torch.long, device=device),
+    )
+    cells = Known(batch, mask[:, :n_num], mask[:, n_num:])
+    with fast_products(device):
+        rows = follow(way_for_known(backbone), len(num), generator, cells)
+    return rows.num.double().cpu().numpy(), rows.cat.int().cpu().numpy()

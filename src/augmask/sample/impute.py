@@ -1,0 +1,219 @@
+"""Fill the holes of a user's rows; every other cell comes back as it was."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from augmask.config import Settings
+from augmask.diffusion.base import Backbone
+from augmask.errors import AugMaskWarning, DataError, did_you_mean
+from augmask.progress import Progress, silent
+from augmask.rng import stream, stream_seed
+from augmask.sample.guide import complete_rows
+from augmask.sample.multiple import Filled, Imputations, completed
+from augmask.table.carrier import BoolArray, Table
+from augmask.table.cells import Cells, read_cells
+from augmask.table.encode import Codec
+from augmask.table.frames import read_frame
+from augmask.table.recover import to_boolean, to_datetime, to_float, to_integer
+from augmask.table.schema import Column, Schema
+
+# so many values of a column are named in a warning
+NAMED = 5
+
+
+@dataclass(frozen=True, eq=False)
+class _Holes:
+    """A learned column of a user's frame, and where it is to be filled."""
+
+    column: Column
+    label: Any
+    cells: Cells
+    fill: BoolArray
+
+
+def _labels(frame: pd.DataFrame, schema: Schema) -> dict[str, Any]:
+    """Return the frame's label of every column of the schema that it has."""
+    labels = {str(label): label for label in frame.columns}
+    for name in labels:
+        if name not in schema.names:
+            raise DataError(
+                f"the table must have no columns but those that were learned, got "
+                f"{name!r}{did_you_mean(name, schema.names)}"
+            )
+    for column in schema:
+        if column.learned and column.name not in labels:
+            raise DataError(
+                f"the table must have the column {column.name!r} that was learned; add "
+                "it, empty if nothing is known"
+            )
+    return labels
+
+
+def _holes(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Holes]:
+    """Return every learned column with what is to be filled, if it is anything.
+
+    A hole that was declared a level is a value; a level that was never learned is a
+    hole.
+    """
+    labels, place = _labels(frame, codec.schema), codec.layout.names.index
+    found, strange = [], []
+    for column in codec.schema:
+        if not column.learned:
+            continue
+        label = labels[column.name]
+        cells = read_cells(frame[label], column.name, column.holes)
+        empty = ~table.observed[:, place(column.name)]
+        unseen = empty & cells.observed
+        if unseen.any():
+            levels = pd.unique(pd.Series(cells.values[unseen]))
+            shown = ", ".join(repr(level) for level in levels[:NAMED])
+            more = f" and {len(levels) - NAMED} more" if len(levels) > NAMED else ""
+            strange.append(f"column {column.name!r}: {shown}{more}")
+        fill = empty if not column.gated else unseen
+        if fill.any():
+            found.append(_Holes(column, label, cells, fill))
+    if strange:
+        warnings.warn(
+            "values that were not learned are taken for holes and filled: "
+            + "; ".join(strange),
+            AugMaskWarning,
+            stacklevel=4,
+        )
+    return found
+
+
+def _canonical(holes: _Holes, dtype: Any) -> pd.Series | None:
+    """Return the column's cells in a type; None where that type would change one.
+
+    What stands in cells that are filled does not matter.
+    """
+    column, cells = holes.column, holes.cells
+    if cells.form == "empty":
+        return None
+    if column.kind == "category":
+        return _levels(holes, dtype)
+    read = {"integer": to_integer, "float": to_float}
+    read |= {"boolean": to_boolean, "datetime": to_datetime}
+    plain = read[column.kind](cells)
+    if plain is None:
+        return None
+    series = pd.Series(plain.values)
+    if column.kind == "datetime" and column.tz is not None:
+        series = series.dt.tz_localize("UTC").dt.tz_convert(column.tz)
+    seen = cells.observed & ~holes.fill
+    typed = series.astype(dtype)
+    if not (typed[seen] == series[seen]).all():
+        return None
+    gap = ~cells.observed & ~holes.fill
+    return typed.mask(gap) if gap.any() else typed
+
+
+def _levels(holes: _Holes, dtype: Any) -> pd.Series:
+    column, cells = holes.column, holes.cells
+    levels = [*column.levels, *(level for level, _ in column.folded)]
+    if isinstance(levels[0], str):
+        place = pd.Index(levels, dtype=object).get_indexer(cells.values.astype(object))
+    else:
+        numbers = to_float(cells)
+        values = cells.values if numbers is None else numbers.values
+        place = pd.Index(np.array(levels, np.float64)).get_indexer(values)
+    # as objects, so that a whole number stays one
+    table = pd.Series(levels, dtype=object)
+    series = table.iloc[np.maximum(place, 0)].reset_index(drop=True)
+    gap = ~cells.observed & ~holes.fill
+    return (series.mask(gap) if gap.any() else series).astype(dtype)
+
+
+def _first(frame: pd.DataFrame, holes: _Holes, drawn: pd.Series) -> pd.Series:
+    """Return the column with its first draw, in the type that `sample` gives it."""
+    series, rows = frame[holes.label], np.flatnonzero(holes.fill)
+    if series.dtype != drawn.dtype:
+        typed = _canonical(holes, drawn.dtype)
+        if typed is not None:
+            series = typed.set_axis(series.index)
+    return completed(series, rows, drawn)
+
+
+def _drawn(
+    backbone: Backbone,
+    codec: Codec,
+    table: Table,
+    draws: int,
+    seed: int,
+    size: int,
+    device: torch.device,
+    progress: Progress,
+) -> Iterator[tuple[slice, pd.DataFrame]]:
+    """Yield completed rows: all of the first draw, then all of the second, ..."""
+    n = len(table)
+    for batch, start in enumerate(range(0, n * draws, size)):
+        part = slice(start, min(start + size, n * draws))
+        rows = np.arange(part.start, part.stop) % n
+        generator = torch.Generator(device)
+        generator.manual_seed(stream_seed(seed, "impute", batch))
+        num, cat = complete_rows(
+            backbone, table.num[rows], table.cat[rows], table.observed[rows], generator
+        )
+        progress("impute", part.stop, n * draws, {})
+        yield part, codec.decode(num, cat, stream(seed, "impute decode", batch), start)
+
+
+def impute(
+    data: Any,
+    backbone: Backbone,
+    codec: Codec,
+    settings: Settings,
+    device: torch.device,
+    draws: int = 1,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Imputations:
+    """Return `draws` completions of a table.
+
+    Parameters
+    ----------
+    data : DataFrame, polars frame, Arrow table or path
+        Rows with holes, whether they were learned from or not.
+    backbone, codec, settings, device
+        Of a fitted model; the backbone is on the device.
+    draws, seed : int
+    progress : callable
+    """
+    frame = read_frame(data)
+    _labels(frame, codec.schema)
+    spread = stream_seed(seed, "impute ties") if settings.ties == "spread" else None
+    table = codec.encode(frame, spread)
+    holes = _holes(frame, codec, table)
+    if isinstance(data, pd.DataFrame):
+        frame.index = data.index
+    if not holes:
+        return Imputations(frame, {}, draws)
+
+    # rows without a hole are not run
+    rows = np.flatnonzero(np.any([one.fill for one in holes], axis=0))
+    part = Table(table.num[rows], table.cat[rows], table.observed[rows], table.layout)
+    parts: dict[Any, list[pd.Series]] = {one.label: [] for one in holes}
+    size = settings.sampling_batch
+    for place, rows_drawn in _drawn(
+        backbone, codec, part, draws, seed, size, device, progress
+    ):
+        at = rows[np.arange(place.start, place.stop) % len(rows)]
+        for one in holes:
+            parts[one.label].append(rows_drawn[one.column.label][one.fill[at]])
+    filled = {}
+    for one in holes:
+        values = pd.concat(parts[one.label], ignore_index=True)
+        where = np.flatnonzero(one.fill)
+        each = np.arange(draws) * len(where)
+        cut = [values.iloc[k : k + len(where)] for k in each]
+        filled[one.label] = Filled(where, [v.reset_index(drop=True) for v in cut])
+        frame[one.label] = _first(frame, one, filled[one.label].values[0])
+    return Imputations(frame, filled, draws)

@@ -1,0 +1,78 @@
+"""`sample --where --missing` and `impute` through the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from .conftest import TINY, make_frame
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_sample_where(desk, run_cli, good_model):
+    result = run_cli(
+        *("sample", good_model, "-n", 20, "--out", "rows.csv"),
+        *("--where", 'job == "cook" and 30 <= age <= 80', "--json"),
+    )
+    assert result.code == 0, result.err
+    facts = json.loads(result.out)
+    assert facts["rows"] == 20
+    assert 0 < facts["rate"] <= 1
+    rows = pd.read_csv("rows.csv")
+    assert (rows["job"] == "cook").all()
+    assert rows["age"].between(30, 80).all()
+    assert not rows.isna().any().any()
+
+
+def test_sample_with_learned_holes(desk, run_cli, good_model):
+    result = run_cli(
+        *("sample", good_model, "-n", 2000, "--out", "rows.csv", "--missing", "learned")
+    )
+    assert result.code == 0, result.err
+    assert "complete" not in result.out
+    rates = pd.read_csv("rows.csv").isna().mean()
+    assert (rates - make_frame().isna().mean()).abs().max() < 0.05
+
+
+def test_a_rule_given_to_fit_is_kept_by_samples(desk, run_cli):
+    frame = make_frame().assign(height=lambda f: f["weight"] + 100)
+    frame.to_csv("t.csv", index=False)
+    result = run_cli(
+        *("fit", "t.csv", "--out", "m.augmask", *TINY),
+        *("--rule", "weight < height", "--rule", "job, smokes"),
+    )
+    assert result.code == 0, result.err
+    result = run_cli("sample", "m.augmask", "-n", 50, "--out", "rows.parquet")
+    assert result.code == 0, result.err
+    rows = pd.read_parquet("rows.parquet")
+    assert (rows["weight"] < rows["height"]).all()
+    assert "satisfy" in result.out
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_impute(desk, run_cli, good_model, draws):
+    frame = make_frame()
+    frame.to_csv("holed.csv", index=False)
+    result = run_cli(
+        *("impute", good_model, "holed.csv", "--out", "full.csv"),
+        *("--draws", draws, "--json"),
+    )
+    assert result.code == 0, result.err
+    facts = json.loads(result.out)
+    assert facts["rows"] == draws * len(frame)
+    assert facts["holes"] == int(frame.isna().sum().sum())
+    full = pd.read_csv("full.csv")
+    assert not full.isna().any().any()
+    again = pd.read_csv("holed.csv")
+    for k in range(draws):
+        part = full.iloc[k * len(frame) : (k + 1) * len(frame)].reset_index(drop=True)
+        for name in frame:
+            seen = again[name].notna()
+            assert (part[name][seen] == again[name][seen]).all()

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from augmask import AugMask
+from augmask.errors import AugMaskWarning, DataError, UsageError
+from augmask.sample import impute as module
+from augmask.sample.multiple import Imputations
+
+TINY = {"steps": 3, "width": 8, "depth": 1, "sampling_batch": 50, "holdout": 0.0}
+
+
+def make_frame(n: int = 60, holes: float = 0.3) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "kg": rng.normal(70, 12, n),
+            "age": rng.integers(20, 90, n).astype(float),
+            "job": pd.Categorical(rng.choice(["smith", "cook", "clerk"], n)),
+            "smokes": rng.random(n) < 0.3,
+            "day": pd.date_range("2020-01-01", periods=n, freq="D", tz="Europe/Paris"),
+            "city": rng.choice(["Ulm", "Bonn"], n),
+        }
+    )
+    frame = frame.mask(rng.random(frame.shape) < holes)
+    frame.insert(2, "country", "DE")
+    frame.insert(0, "key", [f"k{i:05d}" for i in range(n)])
+    return frame
+
+
+@pytest.fixture(scope="module")
+def model() -> AugMask:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AugMask(augmenter="ecdf", preset="fast", options=TINY, device="cpu")
+        return model.fit(make_frame())
+
+
+def assert_kept(given: pd.DataFrame, found: pd.DataFrame, but: dict | None = None):
+    """Raise unless every observed cell came back."""
+    assert found.index.equals(given.index)
+    assert found.columns.equals(given.columns)
+    for name in given:
+        seen = given[name].notna()
+        seen[(but or {}).get(name, [])] = False
+        assert (found.loc[seen, name] == given.loc[seen, name]).all(), name
+
+
+def test_observed_cells_stay_to_the_last_bit_and_no_hole_is_left(model):
+    frame = make_frame()
+    shuffled = frame[frame.columns[::-1]].sample(frac=1, random_state=1)
+    before = shuffled.copy()
+    found = model.impute(shuffled)
+    pd.testing.assert_frame_equal(shuffled, before)
+    assert_kept(shuffled, found)
+    assert not found.isna().any().any()
+    assert found["kg"].dtype == "float64"
+    rows = model.sample(3)
+    for name in ("kg", "age", "job", "smokes", "day", "city"):
+        assert found[name].dtype == rows[name].dtype, name
+
+
+def test_rows_that_were_never_seen_and_values_beyond_the_table(model):
+    frame = make_frame().iloc[:4].copy()
+    frame["kg"] = [1 / 3, 1e6, np.nan, -5.0]
+    frame["age"] = [200.0, 31.5, np.nan, 40.0]
+    found = model.impute(frame)
+    assert_kept(frame, found)
+    # 31.5 is no whole number, so the column stays one of floats
+    assert found["age"].dtype == "float64"
+
+
+def test_an_unknown_level_is_a_hole_and_is_named_once(model):
+    frame = make_frame().drop(columns="job")
+    frame["job"] = "smith"
+    frame.loc[[1, 5], "job"] = "pilot"
+    frame.loc[7, "city"] = "Rom"
+    with pytest.warns(AugMaskWarning) as told:
+        found = model.impute(frame)
+    assert len(told) == 1
+    assert "column 'job': 'pilot'; column 'city': 'Rom'" in str(told[0].message)
+    assert set(found["job"]) <= {"smith", "cook", "clerk"}
+    assert_kept(frame, found, but={"job": [1, 5], "city": [7]})
+
+
+def test_columns_set_aside_keep_what_the_user_has(model):
+    frame = make_frame()
+    frame.loc[3, "country"] = None
+    frame["key"] = "same"
+    found = model.impute(frame)
+    pd.testing.assert_series_equal(found["country"], frame["country"])
+    pd.testing.assert_series_equal(found["key"], frame["key"])
+    # they say nothing, so they may be missing
+    bare = model.impute(frame.drop(columns=["country", "key"]))
+    pd.testing.assert_frame_equal(bare, found.drop(columns=["country", "key"]))
+
+
+def test_a_hole_that_is_a_level_is_a_value():
+    frame = make_frame()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AugMask(augmenter="ecdf", preset="fast", options=TINY, device="cpu")
+        schema = {"kg": {"hole": "level"}, "city": {"hole": "level"}}
+        model.fit(frame, schema=schema)
+    found = model.impute(frame)
+    for name in ("kg", "city"):
+        assert found[name].isna().equals(frame[name].isna())
+    assert_kept(frame, found)
+    assert not found["age"].isna().any()
+
+
+def test_rows_without_a_hole_are_not_run(model, monkeypatch):
+    sizes, inner = [], module.complete_rows
+
+    def watched(backbone, num, cat, known, generator):
+        sizes.append(len(num))
+        assert not known.all(axis=1).any()
+        return inner(backbone, num, cat, known, generator)
+
+    monkeypatch.setattr(module, "complete_rows", watched)
+    whole = model.impute(make_frame())
+    holed = make_frame()[whole.columns].isna().any(axis=1).sum()
+    assert sum(sizes) == holed
+    assert max(sizes) <= TINY["sampling_batch"]
+    sizes.clear()
+    pd.testing.assert_frame_equal(model.impute(whole), whole)
+    assert sizes == []
+
+
+def test_draws_differ_and_the_seed_decides(model):
+    frame, reports = make_frame(), []
+    found = model.impute(frame, draws=4, progress=lambda *r: reports.append(r[:3]))
+    assert isinstance(found, Imputations)
+    assert len(found) == 4
+    assert reports[-1][0] == "impute"
+    assert reports[-1][1] == reports[-1][2]
+    for one in found:
+        assert_kept(frame, one)
+    hole = frame["kg"].isna()
+    draws = np.stack([one.loc[hole, "kg"] for one in found])
+    assert (draws.std(axis=0) > 0).all()
+    again = model.impute(frame, draws=4)
+    pd.testing.assert_frame_equal(again.long(), found.long())
+    other = model.impute(frame, draws=4, seed=1)
+    assert not other.long().equals(found.long())
+    summary = found.summary()
+    learned = [c for c in frame if c not in ("key", "country")]
+    assert len(summary) == frame[learned].isna().sum().sum()
+
+
+def test_a_frame_that_does_not_fit_is_refused_in_one_sentence(model):
+    frame = make_frame()
+    with pytest.raises(DataError, match=r"must have the column 'age' that was learned"):
+        model.impute(frame.drop(columns="age"))
+    with pytest.raises(DataError, match=r"no columns but .*'aeg'; did you mean 'age'"):
+        model.impute(frame.assign(aeg=1))
+    with pytest.raises(UsageError, match="draws"):
+        model.impute(frame, draws=0)
+    with pytest.raises(DataError, match="was learned as"):
+        model.impute(frame.assign(age="old"))

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from augmask.errors import UsageError
+from augmask.sample.multiple import Filled, Imputations, pool
+
+
+def made(draws: int = 4) -> Imputations:
+    """Return a table of three kinds; the hole of each is in another row."""
+    frame = pd.DataFrame(
+        {
+            "x": [0.5, 9.0, 1.5],
+            "day": pd.to_datetime(["2020-01-01", "2020-01-03", "1999-09-09"]),
+            "job": pd.Categorical(["smith", "cook", "cook"]),
+        },
+        index=["a", "b", "c"],
+    )
+    days = pd.date_range("2021-03-01", periods=draws)
+    jobs = ["cook", "cook", "cook", "smith"] * draws
+    kind = frame["job"].dtype
+    filled = {
+        "x": Filled(np.array([1]), [pd.Series([float(k)]) for k in range(draws)]),
+        "day": Filled(
+            np.array([2]),
+            [pd.Series([d]).astype(frame["day"].dtype) for d in days],
+        ),
+        "job": Filled(
+            np.array([0]), [pd.Series([jobs[k]], dtype=kind) for k in range(draws)]
+        ),
+    }
+    return Imputations(frame, filled, draws)
+
+
+def test_each_draw_is_a_whole_frame_with_its_own_values_in_the_holes():
+    found = made()
+    assert len(found) == 4
+    assert [f["x"].tolist() for f in found] == [[0.5, k, 1.5] for k in range(4)]
+    assert found[-1]["job"].tolist() == ["smith", "cook", "cook"]
+    assert found[2]["day"].iloc[2] == pd.Timestamp("2021-03-03")
+    assert [f["x"].iloc[1] for f in found[1:3]] == [1.0, 2.0]
+    for frame in found:
+        pd.testing.assert_series_equal(frame.dtypes, found[0].dtypes)
+    # what a user does to one frame changes no other
+    mine = found[0]
+    mine.loc["a", "x"] = -1
+    assert found[0].loc["a", "x"] == 0.5
+    with pytest.raises(IndexError, match="4 draws"):
+        found[4]
+
+
+def test_the_long_frame_numbers_the_draws_and_keeps_the_index():
+    long = made().long()
+    assert long["draw"].tolist() == [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3
+    assert long.index.tolist() == ["a", "b", "c"] * 4
+    pd.testing.assert_frame_equal(
+        long[long["draw"] == 3].drop(columns="draw"), made()[2]
+    )
+
+
+def test_the_summary_says_what_the_draws_say():
+    table = made().summary(level=0.8).set_index("column")
+    x, day, job = (table.loc[name] for name in ("x", "day", "job"))
+    assert (x["row"], day["row"], job["row"]) == ("b", "c", "a")
+    assert x["mean"] == 1.5
+    assert x["sd"] == pytest.approx(np.std([0, 1, 2, 3], ddof=1))
+    # normal theory for one more draw: 4 are too few for their quantiles
+    reach = stats.t.ppf(0.9, 3) * x["sd"] * np.sqrt(1.25)
+    assert (x["lower"], x["upper"]) == pytest.approx((1.5 - reach, 1.5 + reach))
+    assert day["mean"] == pd.Timestamp("2021-03-02 12:00")
+    assert day["sd"] == pytest.approx(x["sd"])
+    assert day["lower"] < day["mean"] < day["upper"]
+    assert (job["mode"], job["probability"]) == ("cook", 0.75)
+    entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
+    assert job["entropy"] == pytest.approx(entropy)
+
+
+@pytest.mark.parametrize("draws", [6, 40])
+def test_an_interval_covers_a_further_draw_as_often_as_it_says(draws):
+    rng = np.random.default_rng(0)
+    n = 4000
+    values = [pd.Series(rng.normal(size=n)) for _ in range(draws)]
+    frame = pd.DataFrame({"x": np.zeros(n)})
+    found = Imputations(frame, {"x": Filled(np.arange(n), values)}, draws).summary(0.9)
+    new = rng.normal(size=n)
+    covered = ((found["lower"] < new) & (new < found["upper"])).mean()
+    assert covered == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / n))
+
+
+def test_a_summary_of_nothing_has_no_rows_and_one_draw_has_none():
+    frame = pd.DataFrame({"x": [1.0]})
+    assert len(Imputations(frame, {}, 3).summary()) == 0
+    with pytest.raises(UsageError, match="at least 2 draws"):
+        Imputations(frame, {}, 1).summary()
+    with pytest.raises(UsageError, match=r"level must lie .* got 90"):
+        made().summary(90)
+
+
+def test_rubins_rules_by_hand():
+    # estimates 10, 12, 14; variances 1, 2, 3: W = 2, B = 4, T = 2 + 4/3 * 4 = 22/3
+    found = pool([10, 12, 14], [1, 2, 3], level=0.95)
+    assert (found.estimate, found.within, found.between) == (12, 2, 4)
+    assert found.total == pytest.approx(22 / 3)
+    # lambda = (16/3) / (22/3) = 8/11; df = 2 / lambda^2 = 121/32
+    assert found.df == pytest.approx(121 / 32)
+    half = stats.t.ppf(0.975, 121 / 32) * np.sqrt(22 / 3)
+    assert (found.lower, found.upper) == pytest.approx((12 - half, 12 + half))
+    # Barnard and Rubin: 50 * 51/53 * 3/11 observed degrees of freedom
+    bounded = pool([10, 12, 14], [1, 2, 3], complete_df=50)
+    seen = 50 * 51 / 53 * 3 / 11
+    assert bounded.df == pytest.approx(1 / (32 / 121 + 1 / seen))
+
+
+def test_equal_estimates_leave_the_variance_within():
+    found = pool([3.0, 3.0], [4.0, 4.0])
+    assert (found.total, found.df) == (4.0, np.inf)
+    assert found.upper == pytest.approx(3 + 2 * stats.norm.ppf(0.975))
+
+
+@pytest.mark.parametrize(
+    ("estimates", "variances"),
+    [([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, 2.0], [1.0, -1.0])],
+)
+def test_what_cannot_be_pooled_is_refused(estimates, variances):
+    with pytest.raises(UsageError):
+        pool(estimates, variances)

@@ -44,13 +44,8 @@ STRATEGIES = {
     "AugMask-stack": ("lgbm-s", "observed", f"stack:{DRAWS}"),
     "Complete": ("mean", "all", "one"),
 }
-# How to be fast on a GPU: products in bf16, and widths of whole multiples of 8 where
-# the paper has 796 and 801.
-FAST = {
-    "cdtd": {"products": "bf16", "width": 800},
-    "tabdiff": {"products": "bf16", "width": 800},
-    "tabddpm": {"products": "bf16"},
-}
+# backbones with a keyword of their own
+VARIANTS = {"cdtd-fixed-warp": ("cdtd", {"learn_warp": False})}
 
 
 class Prepared:
@@ -148,12 +143,13 @@ def model_of(folder: Path, backbone: str, seed: int, strategy: str) -> am.AugMas
     """Return what is to be trained, on completions that were drawn before."""
     augmenter, supervise, draws = STRATEGIES[strategy]
     rule = augmenter if augmenter == "mean" else Prepared(folder / "draws.npz")
+    kind, keywords = VARIANTS.get(backbone, (backbone, {}))
     return am.AugMask(
-        backbone=backbone,
+        backbone=kind,
         augmenter=rule,
         supervise=supervise,
         preset="paper",
-        options={"draws": draws, **FAST[backbone]},
+        options={"draws": draws, **keywords},
         seed=seed,
     )
 

@@ -457,3 +457,33 @@ def test_a_model_file_is_plain(tmp_path):
         manifest = json.loads(archive.read("manifest.json"))
     assert manifest["parameters"]["augmenter"] == "ecdf"
     assert "seconds" not in json.dumps(manifest)
+
+
+# -- ensembles -----------------------------------------------------------------
+
+
+def test_the_first_of_an_ensemble_is_the_model_alone(tmp_path):
+    frame = make_frame()
+    alone = make_model().fit(frame)
+    several = make_model(ensemble=3).fit(frame)
+    first = several.history_.query("member == 0")["loss"].to_numpy()
+    np.testing.assert_array_equal(first, alone.history_["loss"].to_numpy())
+    rows = several.sample(9, seed=1)
+    assert len(np.unique(several.history_["loss"])) == 3
+    several.save(tmp_path / "three.augmask")
+    again = load(tmp_path / "three.augmask")
+    assert again.ensemble == 3
+    pd.testing.assert_frame_equal(again.sample(9, seed=1), rows)
+    assert not again.impute(frame).isna().any().any()
+    assert (again.sample(4, where={"job": "cook"})["job"] == "cook").all()
+
+
+@pytest.mark.parametrize("members", [0, -1, 1.5, "two"])
+def test_an_ensemble_has_a_whole_number_of_members(members):
+    with pytest.raises(UsageError, match="ensemble must be a whole number"):
+        make_model(ensemble=members).fit(make_frame())
+
+
+def test_a_checkpoint_of_an_ensemble_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="a checkpoint holds one model"):
+        make_model(ensemble=2).fit(make_frame(), checkpoint=tmp_path / "run")

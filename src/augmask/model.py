@@ -242,9 +242,12 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     ) -> int:
         """Write `n` rows to a CSV, Parquet or Feather file with constant memory."""
         check_output(path)
-        return write_frames(
-            self.sample_batches(n, seed, progress, where, missing), path
-        )
+        frames = self.sample_batches(n, seed, progress, where, missing)
+        if n is None or where is not None or missing is not None or self.rules_:
+            return write_frames(frames, path)
+        # what is plain can be decoded while the next rows are drawn
+        source = self._source(seed)
+        return write_frames(source.batches(n, progress), path, source.frame_of)
 
     def impute(
         self, data: Any, draws: int = 1, seed: int = 0, progress: Progress = silent

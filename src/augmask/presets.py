@@ -30,7 +30,7 @@ _FAST = {
 }
 
 PRESETS: dict[str, Settings] = {
-    "paper": Settings(),
+    "paper": Settings(sampling_batch=65_536),
     "balanced": Settings().replace(_BALANCED),
     "fast": Settings().replace(_FAST),
 }

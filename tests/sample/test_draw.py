@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from augmask.config import Settings
+from augmask.diffusion import BACKBONES, build_backbone
 from augmask.sample.draw import draw_batches
+from augmask.table.carrier import Layout
 
 CPU = torch.device("cpu")
 SETTINGS = Settings(sampling_batch=10, sampling_steps=3)
@@ -77,3 +79,21 @@ def test_only_a_chosen_solver_is_passed_on(solver):
     settings = SETTINGS.replace({"solver": solver})
     list(draw_batches(backbone, 3, 0, settings, CPU))
     assert backbone.options == ({"solver": solver} if solver else {})
+
+
+@pytest.mark.parametrize("backbone", list(BACKBONES))
+def test_a_fused_step_draws_the_same_rows(backbone, monkeypatch):
+    # that a compiler keeps the numbers is torch's promise; this is about the noise
+    monkeypatch.setattr(torch, "compile", lambda f, **_: f)
+    layout = Layout(("x",), ("a",), (3,))
+    network = {"width": 8, "depth": 1, "time_width": 8}
+    model = build_backbone(backbone, layout, 0, **network)
+    plain = SETTINGS.replace({"sampling_batch": 20})
+    fused = plain.replace({"fuse": "always"})
+    for a, b in zip(
+        draw_batches(model, 50, 0, plain, CPU),
+        draw_batches(model, 50, 0, fused, CPU),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a.num, b.num)
+        np.testing.assert_array_equal(a.cat, b.cat)

@@ -88,6 +88,11 @@ class CDTD(nn.Module):
         Dimensions of a category's embedding.
     low_noise : float
         Where the time warp starts, see `TimeWarp`.
+    learn_warp : bool
+        Learn the time warp, or leave it where it starts. With many holes a large
+        network comes to know its observed cells by heart, and the warp then spends its
+        steps where these are recalled: on Adult with 70 % holes a fixed warp did
+        better, on complete Adult worse (docs/backbones.md).
 
     Examples
     --------
@@ -112,6 +117,7 @@ class CDTD(nn.Module):
         time_width: int = 256,
         cat_width: int = 16,
         low_noise: float = 3.0,
+        learn_warp: bool = True,
     ) -> None:
         super().__init__()
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
@@ -121,6 +127,7 @@ class CDTD(nn.Module):
         self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
         n_in = self.n_num + self.n_cat * cat_width
         self.net = Denoiser(n_in, self.n_num + slots, width, depth, time_width)
+        self.learn_warp = learn_warp
         self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT), low_noise)
         # rho(u), the loss expected at time u
         self.log_weight = RandomFourier(512)
@@ -201,13 +208,10 @@ class CDTD(nn.Module):
             sigma = self.warp.sigma(u)
         plain, weighted = self._losses_at(batch, u, sigma, generator)
         rho = self.log_weight(0.25 * torch.log(u + 1e-8)).exp()[:, None]
-        return CellLoss(
-            main=weighted / rho.detach(),
-            aux={
-                "warp": self.warp.fit_loss(sigma, plain, self.group),
-                "weight": (rho - weighted.detach()).square(),
-            },
-        )
+        aux = {"weight": (rho - weighted.detach()).square()}
+        if self.learn_warp:
+            aux["warp"] = self.warp.fit_loss(sigma, plain, self.group)
+        return CellLoss(main=weighted / rho.detach(), aux=aux)
 
     @torch.no_grad()
     def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:

@@ -39,6 +39,7 @@ GAIN, FARTHEST = 0.5, 0.75
 # levels between which steps are repeated: above, a row is lost in noise; below, its
 # cells have settled
 REPEATED = (0.1, 3.0)
+ROUNDS = 3
 
 
 class Way(Protocol):
@@ -97,7 +98,7 @@ class Known:
     batch: Batch
     num: Tensor
     cat: Tensor
-    rounds: int = 3
+    rounds: int = ROUNDS
 
 
 class _Held:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, cast
 
 import torch
 
 from augmask.config import Settings
 from augmask.device import fast_products, multiplies_in_bf16
-from augmask.diffusion.base import Backbone, Batch
+from augmask.diffusion.base import Backbone
 from augmask.diffusion.fuse import FusedWay
 from augmask.diffusion.nets import products_in_bf16
 from augmask.diffusion.reverse import Way, follow
@@ -40,40 +40,44 @@ def draw_batches(
     each draws from a stream of its own.
     """
     size = settings.sampling_batch
-    bf16 = multiplies_in_bf16(settings.products, device)
-    sample = _sampler(backbone, settings, settings.compiled_sampling(device.type, n))
+    way = None
+    if settings.compiled_sampling(device.type, n):
+        way = _fused_way(backbone, settings)
     for batch, start in enumerate(range(0, n, size)):
         rows = min(size, n - start)
         generator = torch.Generator(device)
         generator.manual_seed(stream_seed(seed, "sample", batch))
-        with fast_products(device), products_in_bf16(backbone, bf16):
-            num, cat = sample(rows, generator)
+        # a last, shorter batch is not worth another compilation
+        taken = way if rows == size else None
+        num, cat = sample_batch(backbone, rows, generator, settings, taken)
         progress("sample", start + rows, n, {})
-        yield Rows(start, num.double().cpu().numpy(), cat.int().cpu().numpy())
+        yield Rows(start, num, cat)
 
 
-def _sampler(
-    backbone: Any, settings: Settings, fuse: bool
-) -> Callable[[int, torch.Generator], Batch]:
-    """Return what draws rows: the backbone's own `sample`, or its way with fused steps.
+def sample_batch(
+    backbone: Any,
+    rows: int,
+    generator: torch.Generator,
+    settings: Settings,
+    way: Way | None = None,
+) -> tuple[FloatArray, CodeArray]:
+    """Return rows by the backbone's `sample`, or along a way that it has laid out."""
+    device = generator.device
+    bf16 = multiplies_in_bf16(settings.products, device)
+    with fast_products(device), products_in_bf16(backbone, bf16):
+        if way is None:
+            solver = {"solver": settings.solver} if settings.solver else {}
+            steps = settings.sampling_steps
+            num, cat = backbone.sample(rows, generator, steps=steps, **solver)
+        else:
+            num, cat = follow(way, rows, generator)
+    return num.double().cpu().numpy(), cat.int().cpu().numpy()
 
-    A last, shorter batch is not worth another compilation.
-    """
-    steps, solver = settings.sampling_steps, settings.solver
-    chosen = {"solver": solver} if solver else {}
 
-    def plain(rows: int, generator: torch.Generator) -> Batch:
-        made: Batch = backbone.sample(rows, generator, steps=steps, **chosen)
-        return made
-
-    if not fuse or not hasattr(backbone, "way"):
-        return plain
-    with torch.no_grad():
-        way = cast(Way, FusedWay(backbone.way(steps, solver or backbone.solvers[0])))
-
-    def fused(rows: int, generator: torch.Generator) -> Batch:
-        if rows < settings.sampling_batch:
-            return plain(rows, generator)
-        return follow(way, rows, generator)
-
-    return fused
+@torch.no_grad()
+def _fused_way(backbone: Any, settings: Settings) -> Way | None:
+    """Return the way back with a fused step, if the backbone has a way."""
+    if not hasattr(backbone, "way"):
+        return None
+    solver = settings.solver or backbone.solvers[0]
+    return cast(Way, FusedWay(backbone.way(settings.sampling_steps, solver)))

@@ -13,7 +13,6 @@ from augmask.missing.model import MissingModel
 from augmask.progress import Progress, silent
 from augmask.rng import stream
 from augmask.sample.condition import Demand, satisfying
-from augmask.sample.draw import draw_batches
 from augmask.sample.partial import completed_rows
 from augmask.sample.rules import Rule
 from augmask.sample.source import Source
@@ -47,11 +46,7 @@ def holed(
 
 
 def _plain(source: Source, n: int, progress: Progress) -> Iterator[pd.DataFrame]:
-    for rows in draw_batches(
-        source.backbone, n, source.seed, source.settings, source.device, progress
-    ):
-        draws = stream(source.seed, "decode", rows.start)
-        yield source.codec.decode(rows.num, rows.cat, draws, rows.start)
+    return map(source.frame_of, source.batches(n, progress))
 
 
 def generate(

@@ -24,7 +24,7 @@ import torch
 
 from augmask.device import fast_products
 from augmask.diffusion.base import Backbone, Batch
-from augmask.diffusion.reverse import Known, follow, way_for_known
+from augmask.diffusion.reverse import ROUNDS, Known, Way, follow, way_for_known
 from augmask.table.carrier import BoolArray, CodeArray, FloatArray
 
 
@@ -34,6 +34,8 @@ def complete_rows(
     cat: CodeArray,
     known: BoolArray,
     generator: torch.Generator,
+    way: Way | None = None,
+    rounds: int = ROUNDS,
 ) -> tuple[FloatArray, CodeArray]:
     """Return the rows with unknown cells drawn given the known ones.
 
@@ -46,6 +48,10 @@ def complete_rows(
     known : bool array [n, d]
         Columns as in the layout: numeric, then categorical.
     generator : torch.Generator
+    way : Way, optional
+        Instead of the one for known cells.
+    rounds : int
+        How often each step at a middle level is taken.
     """
     device, n_num = generator.device, num.shape[1]
     dtype = next(iter(backbone.parameters())).dtype
@@ -54,7 +60,7 @@ def complete_rows(
         torch.as_tensor(num, dtype=dtype, device=device),
         torch.as_tensor(cat, dtype=torch.long, device=device),
     )
-    cells = Known(batch, mask[:, :n_num], mask[:, n_num:])
+    cells = Known(batch, mask[:, :n_num], mask[:, n_num:], rounds)
     with fast_products(device):
-        rows = follow(way_for_known(backbone), len(num), generator, cells)
+        rows = follow(way or way_for_known(backbone), len(num), generator, cells)
     return rows.num.double().cpu().numpy(), rows.cat.int().cpu().numpy()

@@ -11,7 +11,7 @@ way, two thirds of the steps that `impute` takes gave the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,8 +23,11 @@ from augmask.config import Settings
 from augmask.device import fast_products
 from augmask.diffusion.base import Backbone, Batch
 from augmask.diffusion.noise import Noise
-from augmask.diffusion.reverse import Known, State, Way, follow, way_for_known
+from augmask.diffusion.reverse import State, Way, follow, way_for_known
+from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
+from augmask.sample.draw import Rows, draw_batches, sample_batch
+from augmask.sample.guide import complete_rows
 from augmask.table.carrier import BoolArray, CodeArray, FloatArray
 from augmask.table.encode import Codec, gate_name
 
@@ -131,6 +134,11 @@ class Source:
         return Given(rows, tuple(values))
 
     @property
+    def n_features(self) -> int:
+        """How many features a row has."""
+        return self.codec.layout.n_features
+
+    @property
     def screens(self) -> bool:
         """Whether starts can be screened, and it is worth it."""
         steps = self.settings.sampling_steps
@@ -209,6 +217,16 @@ class Source:
         """Return rows from number `start` on as a frame, by the stream of that name."""
         return self.codec.decode(num, cat, stream(self.seed, "decode", *name), start)
 
+    def batches(self, n: int, progress: Progress) -> Iterator[Rows]:
+        """Yield `n` plain rows, still encoded."""
+        return draw_batches(
+            self.backbone, n, self.seed, self.settings, self.device, progress
+        )
+
+    def frame_of(self, rows: Rows) -> pd.DataFrame:
+        """Decode rows of `batches`."""
+        return self.decoded(rows.num, rows.cat, rows.start, rows.start)
+
     def draw(self, n: int, name: str, given: Given | None = None) -> Drawn:
         """Draw `n` rows from the random stream of that name."""
         size = self.settings.sampling_batch
@@ -233,26 +251,15 @@ class Source:
     def _batch(
         self, part: slice, name: str, given: Given | None
     ) -> tuple[FloatArray, CodeArray]:
-        n, settings = part.stop - part.start, self.settings
-        generator = self.generator(name, part.start)
-        with fast_products(self.device):
-            if given is None:
-                solver = {"solver": settings.solver} if settings.solver else {}
-                num, cat = self.backbone.sample(
-                    n, generator, steps=settings.sampling_steps, **solver
-                )
-            else:
-                way = self._way_around()
-                num, cat = follow(way, n, generator, self._known(part, given))
-        return num.double().cpu().numpy(), cat.int().cpu().numpy()
-
-    def _known(self, part: slice, given: Given) -> Known:
-        n = part.stop - part.start
-        known = torch.tensor(self.features(given.labels), device=self.device)
-        known = known.expand(n, -1)
-        n_num = self.codec.layout.n_num
-        batch = Batch(
-            torch.tensor(given.rows.num[part], dtype=torch.float32, device=self.device),
-            torch.tensor(given.rows.cat[part], dtype=torch.long, device=self.device),
+        n, generator = part.stop - part.start, self.generator(name, part.start)
+        if given is None:
+            return sample_batch(self.backbone, n, generator, self.settings)
+        return complete_rows(
+            self.backbone,
+            given.rows.num[part],
+            given.rows.cat[part],
+            np.broadcast_to(self.features(given.labels), (n, self.n_features)).copy(),
+            generator,
+            self._way_around(),
+            ROUNDS,
         )
-        return Known(batch, known[:, :n_num], known[:, n_num:], ROUNDS)

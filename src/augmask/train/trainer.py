@@ -7,7 +7,7 @@ so that a step can be recorded as a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol, cast
 
@@ -118,13 +118,13 @@ class Trainer:
         self._done = torch.zeros((), device=device)
         self.noise = torch.Generator(device)
         self._window_loss = torch.zeros((), device=device)
-        self._loss: Callable[..., tuple[Tensor, Tensor]] = self.loss
+        self._fused: Compiled | None = None
         if settings.compiled(device.type):
-            self._loss = Compiled(self.loss, "training")
-        self._advance = self._compute
+            self._fused = Compiled(self.loss, "training")
+        self._replay: Replay | None = None
         # a graph would have to hold the talk of the processes too
         if device.type == "cuda" and parallel.size() == 1:
-            self._advance = Replay(self._compute, [self.noise], "training")
+            self._replay = Replay(self._compute, [self.noise], "training")
 
     def join(
         self, stack: Companions, flat: Flat, average: Tensor, loss: Tensor
@@ -151,7 +151,7 @@ class Trainer:
         """Take the step that was prepared."""
         self._done.fill_(self.pace.done)
         self._adam.set(self.pace.rate, self.pace.pull)
-        self._advance()
+        (self._replay or self._compute)()
 
     def reseed_noise(self, attempt: int) -> None:
         """Start the noise stream of a given attempt."""
@@ -193,8 +193,8 @@ class Trainer:
     def _compute(self) -> None:
         """Do what a step does on the device."""
         batch, counted = self.data.staged()
-        loss, cells = self._loss(self.noise, batch, counted, self._done)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss, cells = (self._fused or self.loss)(self.noise, batch, counted, self._done)
+        loss.backward()
         self.flat.take_gradients()
         parallel.average([self.flat.weights])
         self._adam.step()
@@ -241,6 +241,8 @@ class Trainer:
         final = self.average.weights if weights is None else weights
         self.flat.weights.copy_(final)
         self.flat.release()
+        # they hold on to the trainer, and it to the table
+        self._fused = self._replay = None
 
     def state(self) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on."""

@@ -189,7 +189,7 @@ def plot(result: Path, out: Path) -> None:
 
     runs = pd.read_csv(result)
     tables = [name for name in TABLES if name in set(runs["table"])]
-    fig = Figure(figsize=(13, 2.6 * len(tables)), layout="tight")
+    fig = Figure(figsize=(12, 2.2 * len(tables)), layout="constrained")
     axes = fig.subplots(len(tables), len(METRICS), squeeze=False)
     style = {
         "ours": {"color": "#1f6f8b", "marker": "o", "label": "augmask"},
@@ -207,7 +207,7 @@ def plot(result: Path, out: Path) -> None:
                 axis.step(
                     best["minutes"], peak, where="post", color=look["color"], lw=1
                 )
-            axis.set_xscale("log")
+            axis.set_xlim(left=0)
             axis.grid(alpha=0.3)
             if i == 0:
                 axis.set_title(title)
@@ -215,7 +215,8 @@ def plot(result: Path, out: Path) -> None:
                 axis.set_ylabel(name.replace("-", ", MCAR "))
             if i == len(tables) - 1:
                 axis.set_xlabel("minutes, two cores")
-    axes[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, frameon=False, ncols=2, loc="outside lower center")
     out.parent.mkdir(parents=True, exist_ok=True)
     # words stay words, and the same runs give the same file
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "front"}):

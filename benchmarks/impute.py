@@ -6,11 +6,12 @@ Two stages, because the machine with the GPU may have no LightGBM:
     python benchmarks/impute.py run WORK --backbone cdtd --preset paper --device cuda
 
 `prepare` removes cells of a table (its roles are read from AUGMASK_DATA), draws the
-completions to train on and the fills to compare with: `lgbm-d` and `mice`. `run` trains
-(or loads with --model), imputes and prints, for each way of filling: the RMSE of scaled
-columns and the accuracy on removed cells, how often the 90 % interval covers the
-removed number, the variance of filled numbers over that of the removed ones, and the
-time over that of sampling as many rows.
+completions to train on, in the scale of the preset (`--ties middle` for `paper`), and
+the fills to compare with: `lgbm-d` and `mice`. `run` trains (or loads with --model),
+imputes and prints, for each way of filling: the RMSE of scaled columns and the accuracy
+on removed cells, how often the 90 % interval covers the removed number, the variance of
+filled numbers over that of the removed ones, and the time over that of sampling as many
+rows.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from paper_setting import DRAWS, Prepared, load
 
 import augmask as am
 from augmask.errors import AugMaskWarning
+from augmask.table.encode import Codec
 
 RIVALS = ("lgbm-d", "mice")
 
@@ -36,7 +38,6 @@ def prepare(options: argparse.Namespace) -> None:
     from augmask.augmentation import resolve_augmenter
     from augmask.augmentation.draws import Draws, complete
     from augmask.rng import stream
-    from augmask.table.encode import Codec
 
     frame, role = load(options.table)
     if options.rows:
@@ -51,12 +52,15 @@ def prepare(options: argparse.Namespace) -> None:
     holed.to_parquet(folder / "holed.parquet")
     schema = am.infer_schema(holed, role["kinds"])
     schema.to_toml(folder / "schema.toml")
+    (folder / "ties.txt").write_text(options.ties)
+    spread = options.seed if options.ties == "spread" else None
     table = Codec.fit(holed, schema).encode(holed)
+    trained_on = Codec.fit(holed, schema, spread).encode(holed, spread)
     for rule, draws in (("lgbm-s", f"stack:{DRAWS}"), *((r, "one") for r in RIVALS)):
         began = time.monotonic()
         filled = complete(
             resolve_augmenter(rule),
-            table,
+            trained_on if rule == "lgbm-s" else table,
             Draws.parse(draws),
             stream(options.seed, "fill"),
         )
@@ -112,14 +116,19 @@ def run(options: argparse.Namespace) -> None:
             options.backbone,
             augmenter=Prepared(folder / "lgbm-s.npz"),
             preset=options.preset,
-            options={"draws": f"stack:{DRAWS}", **json.loads(options.options)},
+            options={
+                "draws": f"stack:{DRAWS}",
+                "ties": (folder / "ties.txt").read_text(),
+                **json.loads(options.options),
+            },
             seed=options.seed,
             device=options.device,
         )
         began = time.monotonic()
         model.fit(holed, schema=folder / "schema.toml")
         print(f"fit: {time.monotonic() - began:.0f} s")
-    codec = model.codec_
+    # one scale for all, in which equal numbers are one point
+    codec = Codec.fit(holed, model.schema_)
     table, truth = codec.encode(holed), codec.encode(true)
     # as many rows as `impute` runs, after a first call that pays for what is lazy
     n = options.draws * int((~table.observed).any(1).sum())
@@ -152,6 +161,7 @@ def main() -> None:
     first.add_argument("work", type=Path)
     first.add_argument("--mechanism", default="mcar")
     first.add_argument("--ratio", type=float, default=0.3)
+    first.add_argument("--ties", default="spread", help="of the preset to be trained")
     first.add_argument("--rows", type=int, default=0, help="take so many; 0 for all")
     second = stages.add_parser("run")
     second.set_defaults(stage=run)

@@ -286,7 +286,8 @@ def report(
     synthetic: Synthetic,
     out: Annotated[Path, typer.Option("--out", help="page to write, *.html")],
     model: Annotated[
-        Path | None, typer.Option(help="model file, for schema and training curves")
+        Path | None,
+        typer.Option(help="model file: schema, training curves, how it fills holes"),
     ] = None,
     test: Test = None,
     target: Target = None,
@@ -321,7 +322,7 @@ def report(
             fill=rule,
             progress=progress,
         )
-    write_report(out, scores, fitted, show)
+        write_report(out, scores, fitted, show, progress)
     if as_json:
         print_json({"page": str(out), **scores.to_dict()})
     else:

@@ -14,9 +14,11 @@ import torch
 
 import augmask as am
 from augmask.bench.plan import read_plan
+from augmask.errors import AugMaskWarning
 
 DOCS = Path(__file__).parents[2] / "docs"
-DATA = Path(os.environ.get("AUGMASK_DATA", "../shared/data"))
+# absolute, because the pages run in folders of their own
+DATA = Path(os.environ.get("AUGMASK_DATA", "../shared/data")).absolute()
 
 
 def run_page(name: str, folder: Path, monkeypatch) -> dict:
@@ -86,15 +88,30 @@ def test_a_plan_for_ones_own_table_is_as_short_as_it_looks(tmp_path):
     assert len(read_plan(tmp_path / "own.toml").runs) == 2 * 3 * 6
 
 
-@pytest.fixture(scope="module")
-def wishes(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wishes")
+def copy_tables(folder: Path) -> Path:
+    """Put the incomplete tables into a folder, or skip the test."""
     for name in ("incomplete-nafld1.csv.gz", "incomplete-loans.csv.gz"):
         if not (DATA / name).exists():
             pytest.skip(f"{DATA / name} is absent; set AUGMASK_DATA")
         shutil.copy(DATA / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wishes(tmp_path_factory):
+    folder = copy_tables(tmp_path_factory.mktemp("wishes"))
     with pytest.MonkeyPatch.context() as patch:
         yield run_page("conditions.md", folder, patch)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    folder = copy_tables(tmp_path_factory.mktemp("filled"))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.warns(AugMaskWarning, match="taken for holes.*'ZZ'"),
+    ):
+        yield run_page("impute.md", folder, patch)
 
 
 def test_the_holes_of_rows_are_filled(wishes):
@@ -104,6 +121,39 @@ def test_the_holes_of_rows_are_filled(wishes):
     assert (full["bmi"][some["bmi"].notna()] == some["bmi"].dropna()).all()
     assert len(wishes["draws"]) == 5
     assert len(wishes["spread"]) == some.isna().sum().sum()
+
+
+def test_completions_keep_what_is_known_and_say_what_they_agree_on(filled):
+    some, draws = filled["some"], filled["draws"]
+    for frame in (filled["full"], filled["best"], *draws):
+        assert frame.index.equals(some.index)
+        assert not frame.isna().any().any()
+        for name in some:
+            seen = some[name].notna()
+            assert (frame.loc[seen, name] == some.loc[seen, name]).all()
+    assert filled["full"]["height"].dtype == "int64"
+    assert len(filled["spread"]) == some.isna().sum().sum()
+    assert len(filled["stacked"]) == 20 * len(some)
+
+
+def test_pooling_adds_what_the_holes_cost(filled):
+    found = filled["found"]
+    assert found.lower < found.estimate < found.upper
+    assert found.total > found.within > 0
+
+
+def test_a_pipeline_predicts_rows_with_holes(filled):
+    assert len(filled["risk"]) == len(filled["some"])
+    assert np.isfinite(filled["risk"]).all()
+
+
+def test_a_hole_that_is_a_value_stays_and_a_strange_level_is_filled(filled):
+    asked, answered = filled["asked"], filled["answered"]
+    joint = "annual_income_joint"
+    pd.testing.assert_series_equal(asked[joint], answered[joint])
+    assert asked[joint].isna().any()
+    assert not answered["annual_income"].isna().any()
+    assert answered["state"].iloc[60] in set(filled["loans"]["state"])
 
 
 def test_conditions_hold_in_every_row(wishes):
@@ -125,6 +175,11 @@ def test_partial_rows_are_completed(wishes):
 def test_learned_holes_are_those_of_the_table(wishes):
     rates = wishes["patients"].isna().mean() - wishes["holed"].isna().mean()
     assert rates.abs().max() < 0.03
+    both = (wishes["patients"][["weight", "bmi"]].isna().all(axis=1)).mean()
+    assert wishes["together"].mean() == pytest.approx(both, abs=0.03)
+    lacks = wishes["sampled"]["annual_income_joint"].isna()
+    assert lacks[wishes["alone"]].mean() > 0.99
+    assert lacks[~wishes["alone"]].mean() < 0.01
 
 
 def test_rules_are_kept(wishes):

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmask.errors import UsageError
 from augmask.evaluation.evaluate import evaluate
 from augmask.evaluation.references import independent
 from augmask.report.page import write_report
+from augmask.table.infer import infer_schema
 
 ALWAYS = ["verdict", "columns", "privacy", "schema", "limits"]
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -137,6 +139,63 @@ def test_odd_names_and_levels_are_only_text(make_scores, tmp_path):
     assert text.count("<script>") == 1
 
 
+class Copies:
+    """A model that fills holes with what stands in real rows, and nothing else."""
+
+    history_ = None
+
+    def __init__(self, real: pd.DataFrame) -> None:
+        self.schema_, self.real = infer_schema(real), real
+
+    def impute(self, rows, draws, seed, _progress):
+        rng = np.random.default_rng(seed)
+        return [
+            pd.DataFrame(
+                {
+                    name: rows[name]
+                    .astype(object)
+                    .where(
+                        rows[name].notna(),
+                        rng.choice(self.real[name].dropna().astype(object), len(rows)),
+                    )
+                    .infer_objects()
+                    for name in rows
+                }
+            )
+            for _ in range(draws)
+        ]
+
+
+def test_a_model_shows_how_it_fills_holes(make_scores, tmp_path):
+    real = mixed(400, 0, 0.2)
+    scores = make_scores(real, mixed(400, 1))
+    text = page_of(scores, tmp_path, Copies(real))
+    assert "filling" in check_alone(text).sections
+    assert "filling" not in check_alone(page_of(scores, tmp_path)).sections
+    assert "The model has learned from these very cells" in text
+    assert text == page_of(scores, tmp_path, Copies(real))
+    test = mixed(400, 2)
+    beside = page_of(
+        make_scores(real, mixed(400, 1), test=test), tmp_path, Copies(real)
+    )
+    assert "They are test rows, from which the model has not learned; each" in beside
+    assert "these very cells" not in beside
+
+
+def test_a_model_that_cannot_fill_says_why(make_scores, tmp_path):
+    real = mixed(400, 0, 0.2)
+
+    class Refuses(Copies):
+        def impute(self, *_):
+            raise UsageError("a backbone needs the method <way> to fill cells")
+
+    text = page_of(make_scores(real, mixed(400, 1)), tmp_path, Refuses(real))
+    check_alone(text)
+    assert (
+        "Not measured: a backbone needs the method &lt;way&gt; to fill cells." in text
+    )
+
+
 def test_nothing_that_only_a_few_rows_have_is_on_the_page(tmp_path):
     rng = np.random.default_rng(0)
     real = mixed(400, 0, 0.1)
@@ -151,7 +210,8 @@ def test_nothing_that_only_a_few_rows_have_is_on_the_page(tmp_path):
     # A generator that repeats what it saw: the page must not.
     synthetic = independent(real, rng)
     scores = evaluate(real, synthetic, mixed_like(real), "name", fill=None, n_jobs=1)
-    text = page_of(scores, tmp_path)
+    text = page_of(scores, tmp_path, Copies(real))
+    assert 'id="filling"' in text
     for secret in (
         *("Xerxes", "Quillfeather", "KEY-0", "Only-Place"),
         *("98765", "98.77k", "4567", "−45", "1931", "41.77", "43.91", "47.13"),
@@ -181,7 +241,7 @@ def test_fifty_five_columns_stay_under_a_megabyte(make_scores, tmp_path):
         }
     )
     holed = wide.mask(rng.random((n, d)) < 0.15)
-    path = write_report(tmp_path / "p.html", make_scores(holed, wide))
+    path = write_report(tmp_path / "p.html", make_scores(holed, wide), Copies(holed))
     assert path.stat().st_size < 1_000_000
     check_alone(path.read_text("utf-8"))
 
@@ -202,7 +262,7 @@ def test_the_worst_columns_come_first_and_the_rest_is_folded(make_scores, tmp_pa
 @pytest.mark.parametrize("width", [1280, 500])
 def test_a_browser_finds_no_fault(width, make_scores, tmp_path):
     scores = make_scores(mixed(300, 0, 0.2), mixed(300, 1))
-    path = write_report(tmp_path / "p.html", scores)
+    path = write_report(tmp_path / "p.html", scores, Copies(mixed(300, 0, 0.2)))
     # The page reports how wide it is; its own policy forbids every request.
     probe = "<script>document.title = 'wide ' + document.body.scrollWidth</script>"
     path.write_text(path.read_text("utf-8").replace("</body>", probe + "</body>"))

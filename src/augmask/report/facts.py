@@ -22,8 +22,10 @@ from augmask.evaluation.scores import Scores
 from augmask.evaluation.utility import Utility
 from augmask.missing.describe import Missingness, describe
 from augmask.missing.gap import Gap, factorisation_gap
+from augmask.progress import Progress, silent
 from augmask.report.counts import FEWEST, Bars, Histogram, bars, histogram
 from augmask.report.dependence import Dependence, Joint, dependence, joint
+from augmask.report.filled import Filling, fill_holes
 from augmask.report.map2d import Map, map_rows
 from augmask.report.verdict import Verdict, judged, strip
 from augmask.rng import stream
@@ -98,6 +100,7 @@ class Facts:
     dependence: Dependence | None
     joints: list[Joint]
     calibration: Calibration | None
+    filling: Filling | None
     map: Map | None
     detection: Detection | None
     utility: Utility | None
@@ -206,7 +209,9 @@ def _safe_utility(found: Utility | None, real: pd.DataFrame, run: Any) -> Any:
     return Utility(found.value, found.tstr, found.trtr, found.measure, kept)
 
 
-def gather(scores: Scores, model: Any = None, seed: int = 0) -> Facts:
+def gather(
+    scores: Scores, model: Any = None, seed: int = 0, progress: Progress = silent
+) -> Facts:
     """Return everything that the page shows.
 
     Parameters
@@ -214,9 +219,10 @@ def gather(scores: Scores, model: Any = None, seed: int = 0) -> Facts:
     scores : Scores
         From `evaluate`; its `parts` hold the tables, the schema and the results.
     model : AugMask, optional
-        A fitted model, for its training curves and settings.
+        A fitted model, for its training curves and settings, and to fill holes.
     seed : int
-        Splits the real table for the reference of the map.
+        Splits the real table for the reference of the map, hides cells.
+    progress : Progress
     """
     parts = scores.parts
     schema: Schema = parts["schema"]
@@ -252,6 +258,7 @@ def gather(scores: Scores, model: Any = None, seed: int = 0) -> Facts:
         dependence=dependence(alike, numeric, categorical) if len(names) > 1 else None,
         joints=joints,
         calibration=parts.get("calibration"),
+        filling=fill_holes(parts, model, unknown, numeric, seed, progress),
         map=map_rows(
             alike["real"],
             alike["synthetic"],

@@ -16,14 +16,19 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 import augmask
+from augmask.evaluation.held_out import NOMINAL
 from augmask.evaluation.scores import Scores
 from augmask.files import check_writable, written_whole
 from augmask.missing.gap import MUCH, SOME
+from augmask.progress import Progress, silent
 from augmask.report.counts import FEWEST, least_share
 from augmask.report.dependence import Joint
 from augmask.report.facts import Facts, Marginal, gather
+from augmask.report.fans import Fan
+from augmask.report.filled import Filling
 from augmask.report.plots_columns import marginal_figure
 from augmask.report.plots_curves import coverage_figure, pit_figure, training_figure
+from augmask.report.plots_fill import fan_figure, shares_figure
 from augmask.report.plots_joint import (
     MOST_NAMES,
     density_figure,
@@ -98,6 +103,15 @@ class _Pair:
     first: str
     second: str
     score: float
+    svg: Markup
+
+
+@dataclass(frozen=True, eq=False)
+class _Fan:
+    """The draws of a hole with their picture."""
+
+    name: str
+    says: str
     svg: Markup
 
 
@@ -198,6 +212,27 @@ def _privacy_sentence(flagged: list[str], n: int) -> str:
     return f"{len(flagged)} of {n} checks point to copies of training rows: {names}."
 
 
+def _fan(found: Fan, draw: _Album) -> _Fan:
+    label = f"Draws of {found.name} beside the whole column; {found.says}"
+    return _Fan(found.name, found.says, draw(fan_figure(found), label))
+
+
+def _filling(found: Filling, draw: _Album) -> dict[str, Any]:
+    """Return what the section about filled holes shows."""
+    context: dict[str, Any] = {
+        "fans": [[_fan(one, draw) for one in e.fans] for e in found.examples],
+    }
+    if found.calibration is None:
+        return context
+    context["nominal"] = NOMINAL
+    label = "Share of hidden cells inside the model's intervals, against the promise"
+    context["filled_coverage"] = draw(coverage_figure(found.calibration), label)
+    if found.shares is not None:
+        label = "How often levels are the truth, by their share among the draws"
+        context["filled_shares"] = draw(shares_figure(found.shares), label)
+    return context
+
+
 def _sections(f: Facts, pictures: Mapping[str, Markup]) -> list[tuple[str, str]]:
     every = [
         ("verdict", "Verdict", True),
@@ -206,6 +241,7 @@ def _sections(f: Facts, pictures: Mapping[str, Markup]) -> list[tuple[str, str]]
         ("columns", "Columns", True),
         ("pairs", "Pairs", f.dependence),
         ("heldout", "Hidden cells", f.calibration),
+        ("filling", "Filling", f.filling),
         ("map", "Map", f.map),
         ("detect", "Detection", f.detection),
         ("utility", "Utility", f.utility),
@@ -267,6 +303,8 @@ def _context(f: Facts) -> dict[str, Any]:
         context["covered"] = at_90.to_dict("records")
         enough = found.columns[found.columns["cells"] >= FEWEST]
         context["held_out"] = enough.sort_values("skill").to_dict("records")
+    if f.filling is not None:
+        context |= _filling(f.filling, draw)
     if f.detection is not None:
         table = f.detection.table[:FEATURES]
         largest = float(table["importance"].max()) or 1.0
@@ -313,7 +351,11 @@ def render(facts: Facts) -> str:
 
 
 def write_report(
-    path: str | Path, scores: Scores, model: Any = None, open_: bool = False
+    path: str | Path,
+    scores: Scores,
+    model: Any = None,
+    open_: bool = False,
+    progress: Progress = silent,
 ) -> Path:
     """Write one self-contained HTML page about a synthetic table.
 
@@ -323,9 +365,11 @@ def write_report(
     scores : Scores
         What `evaluate` returned.
     model : AugMask, optional
-        The fitted model, for training curves and settings.
+        The fitted model, for training curves and settings, and to see how it fills
+        holes if the table has any.
     open_ : bool
         Whether to show the page in a browser.
+    progress : Progress
 
     Returns
     -------
@@ -334,7 +378,8 @@ def write_report(
         that fewer than 5 real rows have.
     """
     path = check_writable(path)
-    text = render(gather(scores, model, int(scores.facts.get("seed") or 0)))
+    seed = int(scores.facts.get("seed") or 0)
+    text = render(gather(scores, model, seed, progress))
     with written_whole(path) as part:
         part.write_text(text, encoding="utf-8")
     if open_:

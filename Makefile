@@ -54,7 +54,7 @@ bench-memory: demo  ## memory of a million rows over ten thousand
 	$(BIN)/python benchmarks/sample_memory.py augmask-demo/clinic.augmask
 
 bench-scale: $(READY)  ## time and memory of a fit by rows, up to ten million
-	$(BIN)/python benchmarks/scale.py --rows 100000 1000000 10000000 --json benchmarks/scale.json
+	$(BIN)/python benchmarks/scale.py --rows 1000000 10000000 --augmenter ecdf --json benchmarks/results/scale.json
 
 bench-paper: $(READY)  ## the paper's setting; wants a GPU
 	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work

@@ -178,6 +178,9 @@ def fit(
         Path | None,
         typer.Option(help="save the training here and go on from here if killed"),
     ] = None,
+    ensemble: Annotated[
+        int, typer.Option(help="models to train; rows come from each in turn")
+    ] = 1,
     rules: Annotated[
         list[str] | None,
         typer.Option("--rule", help="what every row keeps, e.g. --rule 'start <= end'"),
@@ -207,6 +210,7 @@ def fit(
         options=options,
         seed=seed,
         device=device,
+        ensemble=ensemble,
     )
     with noting(as_json) as notes, reporting(as_json) as progress:
         model.fit(data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))

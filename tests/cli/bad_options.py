@@ -36,6 +36,13 @@ OPTIONS = [
         "minutes not a number", USAGE, f"{FIT_GOOD} --max-minutes nan", ("max_minutes",)
     ),
     Bad("too little time", USAGE, f"{FIT_GOOD} --max-minutes 1e-9", ("max_minutes",)),
+    Bad("no member", USAGE, f"{FIT_GOOD} --ensemble 0", ("ensemble", "at least 1")),
+    Bad(
+        "an ensemble's checkpoint",
+        USAGE,
+        f"{FIT_GOOD} --ensemble 2 --checkpoint run.checkpoint",
+        ("checkpoint", "ensemble=2"),
+    ),
     Bad("negative seed", USAGE, f"{FIT_GOOD} --seed -1", ("seed", "at least 0", "-1")),
     Bad(
         "unknown augmenter",

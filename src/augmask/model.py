@@ -24,7 +24,7 @@ from augmask.fitting import Ready, make_ready, whole_number
 from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
 from augmask.progress import Progress, silent
-from augmask.sample.generate import check_missing, generate, holed
+from augmask.sample.generate import check_missing, generate, holed, suited_holes
 from augmask.sample.impute import impute
 from augmask.sample.multiple import Imputations
 from augmask.sample.rules import Rule
@@ -90,6 +90,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     >>> model.fit(df).sample(2).isna().any().any()
     np.False_
     """
+
+    rules_: tuple[Rule, ...]
+    _suited_holes: MissingModel | None
 
     def __init__(
         self,
@@ -224,7 +227,15 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             n = whole_number("n", n, 1)
         check_missing(missing, self.holes_)
         frames = generate(self._source(seed), n, where, self.rules_, progress)
-        return frames if missing is None else holed(frames, self.holes_, seed)
+        return frames if missing is None else holed(frames, self._suited(), seed)
+
+    def _suited(self) -> MissingModel:
+        """Return the learned holes, suited to the rows that this model gives."""
+        if self._suited_holes is None:
+            assert self.holes_ is not None
+            source = self._source(self.seed)
+            self._suited_holes = suited_holes(source, self.rules_, self.holes_)
+        return self._suited_holes
 
     def _source(self, seed: int) -> Source:
         device = resolve_device(self.device)
@@ -364,6 +375,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     def _set_wishes(self, holes: MissingModel | None, rules: tuple[Rule, ...]) -> None:
         self.holes_ = holes
+        self._suited_holes = None
         self.rules_ = rules
 
     def _check_fitted(self) -> None:

@@ -128,3 +128,28 @@ def test_real_holes_come_back(name):
     rates, together = gaps(frame, draw_holes(model, rows, rng(4)))
     assert rates < 0.02
     assert together < 0.03
+
+
+def test_rows_that_are_off_get_the_rates_of_the_table_and_keep_what_matters():
+    n = 20_000
+    age = rng(1).uniform(20, 80, n)
+    miss = rng(2).random(n) < np.where(age > 50, 0.6, 0.2)
+    frame = pd.DataFrame({"age": age, "income": np.where(miss, np.nan, 1.0)})
+    frame["never"] = np.where(age < 30, np.nan, 2.0)  # a rule, not a chance
+    model = MissingModel().fit(frame)
+    # a generator with too many young people
+    young = np.where(rng(3).random(n) < 0.7, 20 + 0.5 * (age - 20), age)
+    rows = pd.DataFrame({"age": young, "income": 1.0, "never": 2.0})
+    plain = ~model.observed(rows, rng(4))
+    suited = ~model.suited(rows, rng(5)).observed(rows, rng(4))
+    rate = miss.mean()
+    assert abs(plain[:, 1].mean() - rate) > 0.05
+    assert abs(suited[:, 1].mean() - rate) < 0.01
+    # the odds of old and young stay as far apart, and rules stay rules
+    odds = [np.mean(suited[part, 1]) for part in (young > 50, young < 50)]
+    ratio = odds[0] / (1 - odds[0]) * (1 - odds[1]) / odds[1]
+    assert ratio == pytest.approx(1.5 / 0.25, rel=0.15)
+    assert suited[young < 25, 2].all()
+    assert not suited[young > 35, 2].any()
+    # the model itself has not changed
+    np.testing.assert_array_equal(~model.observed(rows, rng(4)), plain)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 from scipy.stats import chi2
 
@@ -38,18 +38,40 @@ class Factor:
         Log odds of a hole at weight 0.
     weights : dict from int to float array
         For each column that matters, by position, what each of its codes adds.
+    rate : float
+        Share of holes in the table.
     """
 
     columns: tuple[int, ...]
     intercept: float
     weights: dict[int, Floats]
+    rate: float
 
-    def chance(self, codes: Sequence[Codes], n: int) -> Floats:
-        """Return the chance of a hole in each of `n` rows."""
+    def _score(self, codes: Sequence[Codes], n: int) -> Floats:
+        """Return the log odds of a hole in each of `n` rows."""
         score = np.full(n, self.intercept)
         for k, weight in self.weights.items():
             score += weight[codes[k]]
-        return np.asarray(expit(score), dtype=np.float64)
+        return score
+
+    def chance(self, codes: Sequence[Codes], n: int) -> Floats:
+        """Return the chance of a hole in each of `n` rows."""
+        return np.asarray(expit(self._score(codes, n)), dtype=np.float64)
+
+    def suited(self, codes: Sequence[Codes], n: int) -> Factor:
+        """Return the factor with the intercept that gives these rows the table's rate.
+
+        What rules decide stays decided.
+        """
+        score = self._score(codes, n)
+        open_rows = score[np.abs(score) < RULE / 2]
+        wanted = self.rate * n - np.count_nonzero(score >= RULE / 2)
+        if not 0 < wanted < len(open_rows):
+            return self
+        shift = brentq(
+            lambda by: expit(open_rows + by).sum() - wanted, -RULE, RULE, xtol=1e-6
+        )
+        return replace(self, intercept=self.intercept + float(shift))
 
 
 def _matters(codes: Codes, n_codes: int, hole: BoolArray) -> float:
@@ -149,10 +171,10 @@ def fit_factor(
             weights[k] = rules
             open_rows &= rules[codes[k]] == 0
     if not open_rows.any():
-        return Factor(group, 0.0, weights)
+        return Factor(group, 0.0, weights, float(hole.mean()))
     # What no rule decides is left to the regression.
     rest = {k: codes[k][open_rows] for k in columns}
     intercept, found = _logistic_on_bins(columns, rest, sizes, hole[open_rows])
     for k, weight in found.items():
         weights[k] = weights.get(k, 0.0) + weight
-    return Factor(group, intercept, weights)
+    return Factor(group, intercept, weights, float(hole.mean()))

@@ -23,6 +23,7 @@ in the table, and dependence on a column that has more holes than the one in que
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -153,6 +154,29 @@ class MissingModel:
         bool array [n, d]
             The paper's m; columns as in `columns_`.
         """
+        return self._drawn(rows, rng, suit=False)[0]
+
+    def suited(self, rows: pd.DataFrame, rng: np.random.Generator) -> Self:
+        """Return the model that gives such rows the table's share of holes.
+
+        Generated rows are nearly those of the table, not quite, and holes that depend
+        on them are then too many or too few. Only intercepts change: what a hole
+        depends on stays.
+
+        Parameters
+        ----------
+        rows : pandas.DataFrame
+            Complete rows, as those into which holes will be drawn.
+        rng : numpy.random.Generator
+        """
+        model = copy(self)
+        model.factors_ = self._drawn(rows, rng, suit=True)[1]
+        return model
+
+    def _drawn(
+        self, rows: pd.DataFrame, rng: np.random.Generator, suit: bool
+    ) -> tuple[BoolArray, tuple[Factor, ...]]:
+        """Return which cells are seen, and the factors that decided it."""
         if not hasattr(self, "factors_"):
             raise NotFittedError("Call fit before observed: no holes were learned yet.")
         absent = [name for name in self.columns_ if name not in rows.columns]
@@ -167,12 +191,15 @@ class MissingModel:
             for name, cut in zip(self.columns_, self.bins_, strict=True)
         ]
         observed = np.ones((n, len(codes)), dtype=bool)
-        for factor in self.factors_:
+        used = []
+        for learned in self.factors_:
+            factor = learned.suited(codes, n) if suit else learned
             hole = rng.random(n) < factor.chance(codes, n)
             for j in factor.columns:
                 observed[hole, j] = False
                 codes[j] = np.where(hole, HOLE, codes[j])
-        return observed
+            used.append(factor)
+        return observed, tuple(used)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what was learned, less its arrays, as JSON-safe contents."""
@@ -186,6 +213,7 @@ class MissingModel:
                 {
                     "columns": list(factor.columns),
                     "intercept": factor.intercept,
+                    "rate": factor.rate,
                     "depends_on": list(factor.weights),
                 }
                 for factor in self.factors_
@@ -223,7 +251,8 @@ class MissingModel:
             parts = np.split(flat, np.cumsum(sizes))[:-1]
             columns = tuple(int(j) for j in stored["columns"])
             weights = dict(zip(used, parts, strict=True))
-            factors.append(Factor(columns, float(stored["intercept"]), weights))
+            intercept, rate = float(stored["intercept"]), float(stored["rate"])
+            factors.append(Factor(columns, intercept, weights, rate))
         if len(bins) != len(facts["columns"]) or any(
             not 0 <= j < len(bins) for factor in factors for j in factor.columns
         ):

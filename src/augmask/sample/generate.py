@@ -18,6 +18,9 @@ from augmask.sample.rules import Rule
 from augmask.sample.source import Source
 from augmask.table.where import read_where
 
+# Rows that tell how far the model's rows are from the table's.
+PILOT = 4_000
+
 
 def check_missing(missing: Any, model: MissingModel | None) -> None:
     """Raise unless the wish for holes can be met."""
@@ -33,16 +36,24 @@ def check_missing(missing: Any, model: MissingModel | None) -> None:
 
 
 def holed(
-    frames: Iterator[pd.DataFrame], model: MissingModel | None, seed: int
+    frames: Iterator[pd.DataFrame], model: MissingModel, seed: int
 ) -> Iterator[pd.DataFrame]:
     """Yield frames with the holes that one would have found in them."""
-    assert model is not None
     start = 0
     for frame in frames:
         with_holes = draw_holes(model, frame, stream(seed, "holes", start))
         with_holes.attrs = frame.attrs
         start += len(frame)
         yield with_holes
+
+
+def suited_holes(
+    source: Source, rules: tuple[Rule, ...], model: MissingModel
+) -> MissingModel:
+    """Return the model of holes that gives rows of this source the table's rates."""
+    rows = pd.concat(generate(source, PILOT, None, rules), ignore_index=True)
+    named = rows.set_axis(rows.columns.map(str), axis=1)
+    return model.suited(named, stream(source.seed, "holes", "pilot"))
 
 
 def _plain(source: Source, n: int, progress: Progress) -> Iterator[pd.DataFrame]:

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
 
-.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-rate bench-scale bench-sdmetrics bench-smoke bench-laptop
+.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -80,10 +80,6 @@ bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes
 
 bench-laptop: $(READY)  ## small tables and networks, about an hour on two cores
 	for do in run table figures; do AUGMASK_DATA=$(DATA) $(BIN)/augmask bench $$do benchmarks/laptop.toml || exit; done
-
-bench-rate: $(READY)  ## training steps a second of every backbone; wants a GPU
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work --tables adult
-	$(BIN)/python benchmarks/step_rate.py gpu/work
 
 bench-speed: $(READY)  ## training, sampling and filling against published ways
 	$(BIN)/python benchmarks/speed.py

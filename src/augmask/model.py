@@ -221,12 +221,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         missing: Literal["learned"] | None = None,
     ) -> Iterator[pd.DataFrame]:
         """Return `n` rows as an iterator of frames, for tables larger than memory."""
-        self._check_fitted()
-        seed = whole_number("seed", seed, 0)
+        source = self._source(seed)
         if n is not None:
             n = whole_number("n", n, 1)
         check_missing(missing, self.holes_)
-        frames = generate(self._source(seed), n, where, self.rules_, progress)
+        frames = generate(source, n, where, self.rules_, progress)
         return frames if missing is None else holed(frames, self._suited(), seed)
 
     def _suited(self) -> MissingModel:
@@ -238,6 +237,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         return self._suited_holes
 
     def _source(self, seed: int) -> Source:
+        """Return what rows are drawn from, on the device of this model."""
+        self._check_fitted()
+        seed = whole_number("seed", seed, 0)
         device = resolve_device(self.device)
         self.backbone_.to(device)
         return Source(self.backbone_, self.codec_, self.settings_, device, seed)
@@ -253,12 +255,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     ) -> int:
         """Write `n` rows to a CSV, Parquet or Feather file with constant memory."""
         check_output(path)
-        frames = self.sample_batches(n, seed, progress, where, missing)
+        source = self._source(seed)
         if n is None or where is not None or missing is not None or self.rules_:
+            frames = self.sample_batches(n, seed, progress, where, missing)
             return write_frames(frames, path)
         # what is plain can be decoded while the next rows are drawn
-        source = self._source(seed)
-        return write_frames(source.batches(n, progress), path, source.frame_of)
+        batches = source.batches(whole_number("n", n, 1), progress)
+        return write_frames(batches, path, source.frame_of)
 
     def impute(
         self, data: Any, draws: int = 1, seed: int = 0, progress: Progress = silent
@@ -280,20 +283,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         DataFrame or Imputations
             One frame, or a sequence of several with `summary` and `long`.
         """
-        self._check_fitted()
-        draws, seed = whole_number("draws", draws, 1), whole_number("seed", seed, 0)
-        device = resolve_device(self.device)
-        self.backbone_.to(device)
-        found = impute(
-            data,
-            self.backbone_,
-            self.codec_,
-            self.settings_,
-            device,
-            draws,
-            seed,
-            progress,
-        )
+        source = self._source(seed)
+        draws = whole_number("draws", draws, 1)
+        found = impute(data, source, draws, progress)
         return found[0] if draws == 1 else found
 
     def save(self, path: str | Path) -> None:

@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from augmask.config import Settings
-from augmask.diffusion.base import Backbone
 from augmask.errors import AugMaskWarning, DataError, did_you_mean
 from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.guide import complete_rows
 from augmask.sample.multiple import Filled, Imputations, completed
+from augmask.sample.source import Source
 from augmask.table.carrier import BoolArray, Table
 from augmask.table.cells import Cells, read_cells
 from augmask.table.encode import Codec
@@ -143,38 +142,29 @@ def _first(frame: pd.DataFrame, holes: _Holes, drawn: pd.Series) -> pd.Series:
 
 
 def _drawn(
-    backbone: Backbone,
-    codec: Codec,
-    table: Table,
-    draws: int,
-    seed: int,
-    size: int,
-    device: torch.device,
-    progress: Progress,
+    source: Source, table: Table, draws: int, progress: Progress
 ) -> Iterator[tuple[slice, pd.DataFrame]]:
     """Yield completed rows: all of the first draw, then all of the second, ..."""
-    n = len(table)
+    n, size, seed = len(table), source.settings.sampling_batch, source.seed
     for batch, start in enumerate(range(0, n * draws, size)):
         part = slice(start, min(start + size, n * draws))
         rows = np.arange(part.start, part.stop) % n
-        generator = torch.Generator(device)
+        generator = torch.Generator(source.device)
         generator.manual_seed(stream_seed(seed, "impute", batch))
         num, cat = complete_rows(
-            backbone, table.num[rows], table.cat[rows], table.observed[rows], generator
+            source.backbone,
+            table.num[rows],
+            table.cat[rows],
+            table.observed[rows],
+            generator,
         )
         progress("impute", part.stop, n * draws, {})
-        yield part, codec.decode(num, cat, stream(seed, "impute decode", batch), start)
+        decoding = stream(seed, "impute decode", batch)
+        yield part, source.codec.decode(num, cat, decoding, start)
 
 
 def impute(
-    data: Any,
-    backbone: Backbone,
-    codec: Codec,
-    settings: Settings,
-    device: torch.device,
-    draws: int = 1,
-    seed: int = 0,
-    progress: Progress = silent,
+    data: Any, source: Source, draws: int = 1, progress: Progress = silent
 ) -> Imputations:
     """Return `draws` completions of a table.
 
@@ -182,14 +172,16 @@ def impute(
     ----------
     data : DataFrame, polars frame, Arrow table or path
         Rows with holes, whether they were learned from or not.
-    backbone, codec, settings, device
-        Of a fitted model; the backbone is on the device.
-    draws, seed : int
+    source : Source
+    draws : int
     progress : callable
     """
+    codec = source.codec
     frame = read_frame(data)
     _labels(frame, codec.schema)
-    spread = stream_seed(seed, "impute ties") if settings.ties == "spread" else None
+    spread = None
+    if source.settings.ties == "spread":
+        spread = stream_seed(source.seed, "impute ties")
     table = codec.encode(frame, spread)
     holes = _holes(frame, codec, table)
     if isinstance(data, pd.DataFrame):
@@ -201,10 +193,7 @@ def impute(
     rows = np.flatnonzero(np.any([one.fill for one in holes], axis=0))
     part = Table(table.num[rows], table.cat[rows], table.observed[rows], table.layout)
     parts: dict[Any, list[pd.Series]] = {one.label: [] for one in holes}
-    size = settings.sampling_batch
-    for place, rows_drawn in _drawn(
-        backbone, codec, part, draws, seed, size, device, progress
-    ):
+    for place, rows_drawn in _drawn(source, part, draws, progress):
         at = rows[np.arange(place.start, place.stop) % len(rows)]
         for one in holes:
             parts[one.label].append(rows_drawn[one.column.label][one.fill[at]])

@@ -111,7 +111,10 @@ def completed_rows(
 
     def drawn(at: np.ndarray, *name: str | int) -> pd.DataFrame:
         num, cat = complete_rows(
-            *(source.backbone, table.num[at], table.cat[at], known[at]),
+            source.backbone,
+            table.num[at],
+            table.cat[at],
+            known[at],
             source.generator("partial", *name),
         )
         made = source.decoded(num, cat, int(at[0]), "partial", *name)

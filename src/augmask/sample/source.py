@@ -134,11 +134,6 @@ class Source:
         return Given(rows, tuple(values))
 
     @property
-    def n_features(self) -> int:
-        """How many features a row has."""
-        return self.codec.layout.n_features
-
-    @property
     def screens(self) -> bool:
         """Whether starts can be screened, and it is worth it."""
         steps = self.settings.sampling_steps
@@ -258,7 +253,7 @@ class Source:
             self.backbone,
             given.rows.num[part],
             given.rows.cat[part],
-            np.broadcast_to(self.features(given.labels), (n, self.n_features)).copy(),
+            np.tile(self.features(given.labels), (n, 1)),
             generator,
             self._way_around(),
             ROUNDS,

@@ -218,16 +218,6 @@ class TrainingData:
         parts = _gathered(self._store, pairs.to(self._generator.device))
         return self._as_batch(*(part.to(self.device) for part in parts))
 
-    def gather(self, rows: Tensor, draws: Tensor) -> Batch:
-        """Return the given rows, each with the given completion of its holes."""
-        return self.at(draws * self.n_rows + rows)[0]
-
-    @property
-    def counted(self) -> Tensor:
-        """Which cells are supervised, [n, d]; made anew each time."""
-        marks = self._store["marks"]
-        return marks < HIDDEN if self._every else marks == OBSERVED
-
     @property
     def hidden(self) -> Tensor:
         """Which observed cells are kept from the loss, [n, d]; made anew each time."""

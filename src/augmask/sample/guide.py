@@ -5,7 +5,8 @@ Magic with 30 % of all cells removed at random (CDTD, preset `fast`, 5,000 rows 
 1,000 or 1,500 filled by 10 draws each; scaled columns): the error of the mean of the
 draws over that of a boosted regression of every column (`lgbm-d`), how often an
 interval of 90 % covers the removed number, the variance of draws over that of the
-removed numbers, and network calls. The mean of ten exact draws would be at 1.05.
+removed numbers, and network calls. If that regression were the true mean, the mean of
+ten exact draws would be at 1.05.
 
     | | error | covers | variance | calls |
     |---|---|---|---|---|
@@ -15,7 +16,8 @@ removed numbers, and network calls. The mean of ten exact draws would be at 1.05
     | noise that is found (here), middle steps three times | 1.04 | .92 | .96 | 67 |
 
 On Adult (mixed kinds, weak dependence) the last line reads 1.06, .90, 1.03; noise that
-may go farther (3 instead of 0.75) reads 1.16, .83, 1.42 there.
+may go farther (3 instead of 0.75) reads 1.16, .83, 1.42 there. Settings were chosen on
+these very cells; `benchmarks/impute.py` measures on others (docs/impute.md).
 """
 
 from __future__ import annotations

@@ -45,7 +45,10 @@ STRATEGIES = {
     "Complete": ("mean", "all", "one"),
 }
 # backbones with a keyword of their own
-VARIANTS = {"cdtd-fixed-warp": ("cdtd", {"learn_warp": False})}
+VARIANTS = {
+    "cdtd-free-warp": ("cdtd", {"anchor": 0.0}),
+    "cdtd-fixed-warp": ("cdtd", {"anchor": 1.0}),
+}
 
 
 class Prepared:

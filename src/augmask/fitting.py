@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,8 +189,12 @@ def make_ready(
         [stream_seed(each, "init") for each in seeds],
         **settings.network,
     )
+    learned_from = completions.table
+    if model.supervise == "all":
+        every = np.ones_like(learned_from.observed)
+        learned_from = replace(learned_from, observed=every)
     for network in networks:
-        init_from_data(network, completions.table)
+        init_from_data(network, learned_from)
     backbone.to(device)
     # a module that the caller has built may start anywhere
     parallel.copy_lead(backbone.state_dict().values())

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
@@ -56,6 +57,7 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
     offsets = np.concatenate([[0], np.cumsum(layout.cards)])
     groups = [0] * layout.n_num + [1] * layout.n_cat
     sigma_max = [80.0, 100.0]
+    share = 1 - table.observed.mean() ** 2
     # buffers are made in float32: known to 1e-7, and then the same for both
     frequencies = model.net.time.frequencies
     published = torch.tensor([10000 ** (-k / 4) for k in range(4)], dtype=torch.float64)
@@ -70,12 +72,25 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
             nu = 1 + _softplus(model.warp.raw_steepness[k].item())
             a = model.warp.location[k].item()
             clamped = min(max(u[b].item(), 1e-7), 1 - 1e-7)
-            x = _sigmoid(a + math.log(clamped / (1 - clamped)) / nu)
+
+            def warp(odds, nu=nu, a=a):
+                """Return F, G and the density of G, from odds by their definitions."""
+                parts = [_sigmoid(nu * (odds - a)), _sigmoid(1.01 * odds + math.log(3))]
+                slopes = [
+                    c * f * (1 - f) for c, f in zip((nu, 1.01), parts, strict=True)
+                ]
+                mixed = [
+                    (1 - share) * one + share * two for one, two in (parts, slopes)
+                ]
+                return parts[0], mixed[0], mixed[1] / (_sigmoid(odds) * _sigmoid(-odds))
+
+            odds = brentq(lambda o, at=clamped: warp(o)[1] - at, -40, 40, xtol=1e-13)
+            x = _sigmoid(odds)
             x_edge = min(max(x, 1e-7), 1 - 1e-7)
-            f = _sigmoid(nu * (math.log(x_edge / (1 - x_edge)) - a))
+            f, _, density = warp(math.log(x_edge / (1 - x_edge)))
             level.append(x * sigma_max[k])
             cdf.append(f)
-            pdf.append(nu * f * (1 - f) / (x_edge * (1 - x_edge)))
+            pdf.append(density)
             scale.append(_softplus(model.warp.raw_scale[k].item()))
         noisy, inputs = [], []
         for j in range(layout.n_num):
@@ -183,6 +198,46 @@ def test_warp_inverse_and_density():
     group = torch.tensor([0, 1])
     scale = torch.nn.functional.softplus(warp.raw_scale)
     assert warp.fit_loss(sigma, scale * u[:, None], group).abs().max() < 1e-12
+
+
+def test_the_anchor_is_the_share_of_pairs_not_seen_together(make_table):
+    table = make_table(n=400, n_num=2, cards=(3,), holes=0.6)
+    model = CDTD(table.layout, **SIZES)
+    model.init_from_data(table)
+    seen = table.observed.mean()
+    assert model.warp.anchor.item() == pytest.approx(1 - seen**2)
+    published = CDTD(table.layout, **SIZES, anchor=0.0)
+    published.init_from_data(table)
+    assert published.warp.anchor.item() == 0
+
+
+def test_an_anchored_warp_spends_that_share_of_its_time_at_the_start():
+    start, warp = TimeWarp((80.0,)).double(), TimeWarp((80.0,), anchored=True).double()
+    with torch.no_grad():
+        warp.location.fill_(-4.0)
+        warp.raw_steepness.fill_(0.5)
+        free = TimeWarp((80.0,)).double()
+        free.load_state_dict(warp.state_dict(), strict=False)
+        warp.anchor.fill_(0.6)
+    u = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)
+    sigma = warp.sigma(u)[:, 0]
+    mixed = 0.4 * free.time(sigma, 0) + 0.6 * start.time(sigma, 0)
+    torch.testing.assert_close(mixed, u, rtol=0, atol=1e-8)
+    torch.testing.assert_close(warp.time(sigma, 0), u, rtol=0, atol=1e-8)
+    # the density is the slope of the warp
+    odds = torch.logit(sigma / 80)[:, None]
+    slope = torch.gradient(u, spacing=(sigma / 80,))[0]
+    found = warp._density(odds)[:, 0]
+    torch.testing.assert_close(found[50:-50], slope[50:-50], rtol=1e-3, atol=0)
+
+
+def test_an_anchor_of_zero_is_the_published_warp():
+    free, warp = TimeWarp((80.0, 100.0)), TimeWarp((80.0, 100.0), anchored=True)
+    with torch.no_grad():
+        warp.location.copy_(torch.tensor([-4.0, 0.5]))
+    free.load_state_dict(warp.state_dict(), strict=False)
+    u = torch.linspace(0, 1, 101)
+    torch.testing.assert_close(warp.sigma(u), free.sigma(u), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("solver", ["euler", "multistep"])

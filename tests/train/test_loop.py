@@ -173,7 +173,7 @@ def test_the_clock_ends_a_run_with_a_low_rate(make_table):
 
 
 def test_patience_ends_a_run(make_table):
-    trainer = make_trainer(make_table(n=30), steps=20_000, lr=0.05, patience=2)
+    trainer = make_trainer(make_table(n=30), steps=20_000, lr=0.01, patience=2)
     run = train(trainer)
     assert run.stopped == "held-out cells"
     assert trainer.steps_done < 20_000

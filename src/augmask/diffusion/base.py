@@ -83,7 +83,8 @@ def reduction_of(backbone: Backbone) -> Reduction:
 def init_from_data(backbone: Backbone, table: Table) -> None:
     """Let `backbone.init_from_data` set what depends on the data, if it wants to.
 
-    The table's holes are filled by now; a backbone must read observed cells only.
+    The table's holes are filled by now; a backbone must read observed cells only. Where
+    every cell is supervised, holes or not, all count as observed.
     """
     if hasattr(backbone, "init_from_data"):
         backbone.init_from_data(table)

@@ -7,9 +7,10 @@ interpolation), so one ordinary differential equation carries both kinds.
 
 What differs from the published code, on purpose: the re-weighting network regresses on
 each cell's own loss, as AugMask writes it (the published one broadcasts to a B × B
-matrix and learns a constant; without any division Adult ended alike, one seed); the
-warp is fitted per cell for the same reason; class frequencies and entropies come from
-observed cells only; tables with no numeric or no categorical column work.
+matrix and learns a constant; without any division Adult ended alike or worse); the warp
+is fitted per cell for the same reason, and anchored to its start where there are holes;
+class frequencies and entropies come from observed cells only; tables with no numeric or
+no categorical column work.
 """
 
 from __future__ import annotations
@@ -88,11 +89,11 @@ class CDTD(nn.Module):
         Dimensions of a category's embedding.
     low_noise : float
         Where the time warp starts, see `TimeWarp`.
-    learn_warp : bool
-        Learn the time warp, or leave it where it starts. With many holes a large
-        network comes to know its observed cells by heart, and the warp then spends its
-        steps where these are recalled: on Adult with 70 % holes a fixed warp did
-        better, on complete Adult worse (docs/backbones.md).
+    anchor : float, optional
+        Share of the time that the warp stays where it started; 0 as published. By
+        default the share of pairs of cells in a row that were not observed together,
+        1 - r² with r the share of observed cells: with many holes a warp that is free
+        leaves too little time for high levels (docs/backbones.md).
 
     Examples
     --------
@@ -117,7 +118,7 @@ class CDTD(nn.Module):
         time_width: int = 256,
         cat_width: int = 16,
         low_noise: float = 3.0,
-        learn_warp: bool = True,
+        anchor: float | None = None,
     ) -> None:
         super().__init__()
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
@@ -127,8 +128,9 @@ class CDTD(nn.Module):
         self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
         n_in = self.n_num + self.n_cat * cat_width
         self.net = Denoiser(n_in, self.n_num + slots, width, depth, time_width)
-        self.learn_warp = learn_warp
-        self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT), low_noise)
+        self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT), low_noise, anchor != 0)
+        self.warp.anchor.fill_(anchor or 0.0)
+        self.anchored_by_data = anchor is None
         # rho(u), the loss expected at time u
         self.log_weight = RandomFourier(512)
 
@@ -137,7 +139,7 @@ class CDTD(nn.Module):
         self.register_buffer("entropy", torch.ones(self.n_cat))
 
     def init_from_data(self, table: Table) -> None:
-        """Set class frequencies and entropies from observed cells.
+        """Set class frequencies, entropies and the anchor from observed cells.
 
         At time 1 the untrained network then predicts the marginal law of every column,
         and every column's calibrated loss is 1.
@@ -149,6 +151,8 @@ class CDTD(nn.Module):
             )
         ]
         with torch.no_grad():
+            if self.anchored_by_data:
+                self.warp.anchor.fill_(1 - float(table.observed.mean()) ** 2)
             for j, p in enumerate(frequencies):
                 self.entropy[j] = max(float(-(p * np.log(p)).sum()), ENTROPY_FLOOR)
             if frequencies:
@@ -208,9 +212,10 @@ class CDTD(nn.Module):
             sigma = self.warp.sigma(u)
         plain, weighted = self._losses_at(batch, u, sigma, generator)
         rho = self.log_weight(0.25 * torch.log(u + 1e-8)).exp()[:, None]
-        aux = {"weight": (rho - weighted.detach()).square()}
-        if self.learn_warp:
-            aux["warp"] = self.warp.fit_loss(sigma, plain, self.group)
+        aux = {
+            "weight": (rho - weighted.detach()).square(),
+            "warp": self.warp.fit_loss(sigma, plain, self.group),
+        }
         return CellLoss(main=weighted / rho.detach(), aux=aux)
 
     @torch.no_grad()

@@ -85,4 +85,7 @@ class Replay:
                 "%s goes on without a CUDA graph: %s", self._what, reason(error)
             )
             return
+        # Before it records, torch sets the generators' places to zero on that stream:
+        # on a busy GPU that could come after a replay has set them right.
+        torch.cuda.current_stream(self._device).wait_stream(self._stream)
         self._graph = graph

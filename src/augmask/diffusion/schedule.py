@@ -9,6 +9,12 @@ over scaled levels x = σ / σ_max in (0, 1), log-logistic in the odds of x:
 
 Scaled by s, F is regressed on the loss as a function of the level. Drawing u uniformly
 then spends most steps where the loss changes fastest.
+
+A warp can be anchored: with the share α of the time it stays where it started, and
+
+    G(x) = (1 - α) F(x) + α F₀(x)
+
+is the warp from level to time. The published one has α = 0.
 """
 
 from __future__ import annotations
@@ -25,6 +31,8 @@ from augmask.diffusion.noise import Noise, uniform_number
 # closer to 0 or 1 a float32 logit is noise
 EDGE = 1e-7
 STEEPNESS = 1.01
+# halvings of an interval of odds, until float32 knows no better
+HALVINGS = 32
 
 
 def low_discrepancy(rows: Tensor, generator: Noise) -> Tensor:
@@ -49,6 +57,8 @@ class TimeWarp(nn.Module):
         How many times more time the lower half of the levels gets at the start than
         the upper half; 3 as published. It is learned from there, a thousandth a step,
         so a short run should start where long ones end, near 100.
+    anchored : bool
+        Whether a share of the time stays at the start; `anchor` then says which.
 
     Shape
     -----
@@ -62,12 +72,21 @@ class TimeWarp(nn.Module):
     """
 
     sigma_max: Tensor
+    anchor: Tensor
 
-    def __init__(self, sigma_max: tuple[float, ...], low_noise: float = 3.0) -> None:
+    def __init__(
+        self,
+        sigma_max: tuple[float, ...],
+        low_noise: float = 3.0,
+        anchored: bool = False,
+    ) -> None:
         super().__init__()
+        self.anchored = anchored
+        self.register_buffer("anchor", torch.zeros(()), persistent=anchored)
         self.register_buffer("sigma_max", torch.tensor(sigma_max), persistent=False)
         ones = torch.ones(len(sigma_max))
-        self.location = nn.Parameter(-math.log(low_noise) / STEEPNESS * ones)
+        self.start = -math.log(low_noise) / STEEPNESS
+        self.location = nn.Parameter(self.start * ones)
         self.raw_steepness = nn.Parameter(_inverse_softplus(STEEPNESS - 1) * ones)
         self.raw_scale = nn.Parameter(_inverse_softplus(1.0) * ones)
 
@@ -78,18 +97,50 @@ class TimeWarp(nn.Module):
 
     def sigma(self, u: Tensor) -> Tensor:
         """Return the noise level of every group at times `u`, ends exact."""
-        odds = torch.logit(u.clamp(EDGE, 1 - EDGE))[:, None]
-        level = torch.sigmoid(self.location + odds / self.steepness)
+        level = torch.sigmoid(self._odds(u.clamp(EDGE, 1 - EDGE)[:, None]))
         level = torch.where(u[:, None] <= 0, torch.zeros_like(level), level)
         level = torch.where(u[:, None] >= 1, torch.ones_like(level), level)
         return level * self.sigma_max
 
     def time(self, sigma: Tensor, group: int) -> Tensor:
         """Return the times [B] at which `group` has the levels `sigma` [B]."""
-        x = (sigma / self.sigma_max[group]).clamp(EDGE, 1 - EDGE)
-        return torch.sigmoid(
-            self.steepness[group] * (torch.logit(x) - self.location[group])
+        x = (sigma / self.sigma_max[group]).clamp(EDGE, 1 - EDGE)[:, None]
+        return self._time(torch.logit(x))[:, group]
+
+    def _time(self, odds: Tensor) -> Tensor:
+        """Return G where a level has these logarithmic odds, [B, G]."""
+        free = torch.sigmoid(self.steepness * (odds - self.location))
+        if not self.anchored:
+            return free
+        return torch.lerp(
+            free, torch.sigmoid(STEEPNESS * (odds - self.start)), self.anchor
         )
+
+    def _odds(self, u: Tensor) -> Tensor:
+        """Return the logarithmic odds of the levels at times u [B, 1]."""
+        free = self.location + torch.logit(u) / self.steepness
+        if not self.anchored:
+            return free
+        first = self.start + torch.logit(u) / STEEPNESS
+        # G has no inverse in closed form, but that lies between those of its parts
+        low, high = torch.minimum(free, first), torch.maximum(free, first)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            above = self._time(middle) < u
+            low = torch.where(above, middle, low)
+            high = torch.where(above, high, middle)
+        return (low + high) / 2
+
+    def _density(self, odds: Tensor) -> Tensor:
+        """Return the density of levels that are drawn evenly in time, [B, G]."""
+        z = self.steepness * (odds - self.location)
+        # sigmoid(-z) keeps the digits that 1 - sigmoid(z) loses
+        free = self.steepness * torch.sigmoid(z) * torch.sigmoid(-z)
+        if self.anchored:
+            z = STEEPNESS * (odds - self.start)
+            first = STEEPNESS * torch.sigmoid(z) * torch.sigmoid(-z)
+            free = torch.lerp(free, first, self.anchor)
+        return free / (torch.sigmoid(odds) * torch.sigmoid(-odds))
 
     def fit_loss(self, sigma: Tensor, losses: Tensor, group: Tensor) -> Tensor:
         """Regress the scaled warp on the losses seen at levels `sigma`.
@@ -108,9 +159,9 @@ class TimeWarp(nn.Module):
             Squared errors over the density, which undoes that levels were drawn
             through the warp itself.
         """
-        x = (sigma.detach() / self.sigma_max).clamp(EDGE, 1 - EDGE)
-        cdf = torch.sigmoid(self.steepness * (torch.logit(x) - self.location))
-        density = (self.steepness * cdf * (1 - cdf) / (x * (1 - x))).detach()
+        odds = torch.logit((sigma.detach() / self.sigma_max).clamp(EDGE, 1 - EDGE))
+        cdf = torch.sigmoid(self.steepness * (odds - self.location))
+        density = self._density(odds).detach()
         predicted = softplus(self.raw_scale) * cdf
         error = predicted.index_select(1, group) - losses.detach()
         return error.square() / (density[:, group] + EDGE)

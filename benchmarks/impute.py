@@ -8,10 +8,10 @@ Two stages, because the machine with the GPU may have no LightGBM:
 `prepare` removes cells of a table (its roles are read from AUGMASK_DATA), draws the
 completions to train on, in the scale of the preset (`--ties middle` for `paper`), and
 the fills to compare with: `lgbm-d` and `mice`. `run` trains (or loads with --model),
-imputes the first rows (--evaluate) and prints, for each way of filling: the RMSE of
-removed numbers in standard deviations of their column, the accuracy on removed
-categories, how often the 90 % interval covers the removed number, the variance of filled
-numbers over that of the removed ones, and the time over that of sampling as many rows.
+imputes some rows (--evaluate) and prints, for each way of filling: the RMSE of removed
+numbers in standard deviations of their column, the accuracy on removed categories, how
+often the 90 % interval covers the removed number, the variance of filled numbers over
+that of the removed ones, and the time over that of sampling as many rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def prepare(options: argparse.Namespace) -> None:
         print(f"{folder}: {rule} in {time.monotonic() - began:.0f} s")
 
 
-def scores(holed, true, frames: list[pd.DataFrame]) -> dict[str, float]:
+def scores(holed, true, frames: list[pd.DataFrame], numeric) -> dict[str, float]:
     """Score m completions on removed cells; columns count alike."""
     from scipy import stats
 
@@ -80,7 +80,7 @@ def scores(holed, true, frames: list[pd.DataFrame]) -> dict[str, float]:
         hole = (holed[name].isna() & true[name].notna()).to_numpy()
         if not hole.any():
             continue
-        if not pd.api.types.is_numeric_dtype(true[name]):
+        if name not in numeric:
             guess = pd.concat([f[name][hole] for f in frames], axis=1).mode(axis=1)[0]
             found["accuracy"].append(float((guess == true[name][hole]).mean()))
             continue
@@ -129,8 +129,10 @@ def run(options: argparse.Namespace) -> None:
         print(f"fit: {time.monotonic() - began:.0f} s")
     codec = Codec.fit(holed, model.schema_)
     rivals = {name: rival(codec, holed, folder / f"{name}.npz") for name in RIVALS}
-    few = slice(0, options.evaluate or None)
-    part, truth = holed[few], true[few]
+    # a table may be sorted
+    order = np.random.default_rng(options.seed).permutation(len(holed))
+    few = order[: options.evaluate or None]
+    part, truth = (f.iloc[few].reset_index(drop=True) for f in (holed, true))
     # as many rows as `impute` runs, after a first call that pays for what is lazy
     n = options.draws * int(part.isna().any(axis=1).sum())
     model.sample(64)
@@ -141,10 +143,12 @@ def run(options: argparse.Namespace) -> None:
     found = model.impute(part, draws=options.draws, seed=options.seed)
     imputed = time.monotonic() - began
     frames = [found] if options.draws == 1 else list(found)
-    lines = {options.backbone: scores(part, truth, frames)}
+    numeric = codec.layout.num_names
+    lines = {options.backbone: scores(part, truth, frames, numeric)}
     lines[options.backbone]["times sampling"] = imputed / sampled
     for name, frame in rivals.items():
-        lines[name] = scores(part, truth, [frame[few]])
+        rows = frame.iloc[few].reset_index(drop=True)
+        lines[name] = scores(part, truth, [rows], numeric)
     for name, line in lines.items():
         print(name, json.dumps({k: round(v, 4) for k, v in line.items()}), flush=True)
 

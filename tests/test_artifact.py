@@ -91,6 +91,12 @@ def test_a_newer_format_is_said_to_be_one(path, monkeypatch):
         read_artifact(path)
 
 
+def test_an_older_format_is_to_be_fitted_again(path):
+    write_artifact(path, {"format": FORMAT - 1}, {})
+    with pytest.raises(ArtifactError, match=f"format {FORMAT - 1}.*fit the model"):
+        read_artifact(path)
+
+
 @pytest.mark.parametrize("found", [None, "1", True, 0, 1.5, [1]])
 def test_a_format_that_is_no_number_of_ours(path, found):
     write_artifact(path, {"format": found}, {})

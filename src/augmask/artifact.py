@@ -22,8 +22,7 @@ from augmask.errors import ArtifactError
 from augmask.files import written_whole
 from augmask.versions import library_versions
 
-FORMAT = 2
-OLDEST = 1  # has no learned holes and no rules
+FORMAT = 3
 MANIFEST, TENSORS, CHECKSUMS = "manifest.json", "tensors.safetensors", "checksums.json"
 LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
 
@@ -103,10 +102,15 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
     found = manifest.get("format")
     if type(found) is int and found > FORMAT:
         raise ArtifactError(
-            f"{path} has format {found}, this augmask reads up to {FORMAT}; "
+            f"{path} has format {found}, this augmask reads {FORMAT} only; "
             "update augmask to load it"
         )
-    if type(found) is not int or found < OLDEST:
+    if type(found) is int and 0 < found < FORMAT:
+        raise ArtifactError(
+            f"{path} has format {found}, this augmask reads {FORMAT} only; fit the "
+            "model again"
+        )
+    if type(found) is not int or found < 1:
         raise ArtifactError(f"{path} has no known format number, got {found!r}")
     sums = _parse(path, members[CHECKSUMS], "list of checksums")
     for name in (MANIFEST, TENSORS):

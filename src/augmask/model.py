@@ -78,7 +78,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     history_ : DataFrame
         Loss, held-out loss, learning rate and time along the training.
     holes_ : MissingModel
-        Which cells of a row one would have seen; None if it is from an older file.
+        Which cells of a row one would have seen.
     rules_ : tuple
         What every sampled row keeps.
 
@@ -224,14 +224,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         source = self._source(seed)
         if n is not None:
             n = whole_number("n", n, 1)
-        check_missing(missing, self.holes_)
+        check_missing(missing)
         frames = generate(source, n, where, self.rules_, progress)
         return frames if missing is None else holed(frames, self._suited(), seed)
 
     def _suited(self) -> MissingModel:
         """Return the learned holes, suited to the rows that this model gives."""
         if self._suited_holes is None:
-            assert self.holes_ is not None
             source = self._source(self.seed)
             self._suited_holes = suited_holes(source, self.rules_, self.holes_)
         return self._suited_holes
@@ -365,7 +364,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             "stopped": runs[0].stopped,
         }
 
-    def _set_wishes(self, holes: MissingModel | None, rules: tuple[Rule, ...]) -> None:
+    def _set_wishes(self, holes: MissingModel, rules: tuple[Rule, ...]) -> None:
         self.holes_ = holes
         self._suited_holes = None
         self.rules_ = rules

@@ -40,7 +40,7 @@ class Stored:
     backbone: Backbone
     history: pd.DataFrame
     training: dict[str, Any]
-    holes: MissingModel | None
+    holes: MissingModel
     rules: tuple[Rule, ...]
 
 
@@ -85,8 +85,7 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     arrays |= {f"history/{k}": v.to_numpy() for k, v in history.items()}
     rules, combinations = stored_rules(model.rules)
     arrays |= {f"rules/{k}": v for k, v in combinations.items()}
-    if model.holes is not None:
-        arrays |= {f"holes/{k}": v for k, v in model.holes.arrays().items()}
+    arrays |= {f"holes/{k}": v for k, v in model.holes.arrays().items()}
     named = {k: _name(model.parameters[k]) for k in ("backbone", "augmenter")}
     manifest = {
         "parameters": model.parameters | named,
@@ -95,7 +94,7 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
         "layout": dataclasses.asdict(model.layout),
         "schema": model.codec.schema.to_dict(),
         "training": {k: v for k, v in model.training.items() if k != "seconds"},
-        "holes": None if model.holes is None else model.holes.to_dict(),
+        "holes": model.holes.to_dict(),
         "rules": rules,
     }
     return manifest, arrays
@@ -197,11 +196,9 @@ def restore(
         members = int(manifest["parameters"].get("ensemble", 1))
         _, built = build_members(chosen, layout, [0] * members, **settings.network)
         _load_weights(built, parts["weights"])
-        holes = manifest.get("holes")
-        if holes is not None:
-            holes = MissingModel.from_parts(holes, parts.get("holes", {}))
-            if tuple(holes.columns_) != codec.schema.names:
-                raise ValueError("its holes are not those of its columns")
+        holes = MissingModel.from_parts(manifest["holes"], parts.get("holes", {}))
+        if tuple(holes.columns_) != codec.schema.names:
+            raise ValueError("its holes are not those of its columns")
         kept = restored_rules(
             manifest.get("rules", ()), parts.get("rules", {}), codec.schema, rules
         )

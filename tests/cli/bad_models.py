@@ -132,8 +132,15 @@ MODELS = [
         "newer format",
         BAD_DATA,
         SAMPLE_BAD,
-        ("format 3", "update augmask"),
-        manifest(lambda m: m.update(format=3)),
+        ("format 4", "update augmask"),
+        manifest(lambda m: m.update(format=4)),
+    ),
+    Bad(
+        "older format",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("format 2", "fit the model again"),
+        manifest(lambda m: m.update(format=2)),
     ),
     Bad(
         "no format",

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.artifact import read_artifact, write_artifact
 from augmask.diffusion.cdtd import CDTD
 from augmask.diffusion.cdtd_back import CDTDWay
 from augmask.diffusion.reverse import follow
@@ -175,17 +174,3 @@ def test_a_file_keeps_rules_and_holes(tmp_path):
         load(path, rules=[sober, lambda frame: frame["age"] > 0])
     again = load(path, rules=[sober])
     pd.testing.assert_frame_equal(again.sample(100, missing="learned", seed=3), rows)
-
-
-def test_a_file_of_an_older_format_has_no_holes(model, tmp_path):
-    path = tmp_path / "m.augmask"
-    model.save(path)
-    manifest, arrays = read_artifact(path)
-    for name in ("holes", "rules"):
-        del manifest[name]
-    arrays = {k: v for k, v in arrays.items() if not k.startswith("holes/")}
-    write_artifact(path, manifest | {"format": 1}, arrays)
-    old = load(path)
-    pd.testing.assert_frame_equal(old.sample(10), model.sample(10))
-    with pytest.raises(UsageError, match=r"older augmask.*fit it again"):
-        old.sample(10, missing="learned")

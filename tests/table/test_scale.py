@@ -4,6 +4,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from sklearn.preprocessing import QuantileTransformer, StandardScaler
 
 from augmask.table.scale import QuantileNormal, _between, n_quantiles
@@ -100,3 +101,32 @@ def test_the_inverse_interpolates_as_numpy_does(n):
     near = np.concatenate([points, np.nextafter(points, 0), np.nextafter(points, 1)])
     u = np.clip(np.concatenate([near, rng.random(10_000), [0.0, 1.0]]), 0, 1)
     np.testing.assert_array_equal(_between(u, q), np.interp(u, points, q))
+
+
+@pytest.mark.parametrize("n", [2_000, 30_000])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_followed_tails_keep_mean_and_variance(n, sign):
+    payments = sign * np.random.default_rng(0).lognormal(7, 1.8, n)
+    normal = ndtri((np.arange(1_000_000) + 0.5) / 1_000_000)
+    followed = QuantileNormal.fit(payments, np.random.default_rng(2)).inverse(normal)
+    assert followed.mean() == pytest.approx(payments.mean(), rel=0.03)
+    assert followed.std() == pytest.approx(payments.std(), rel=0.1)
+    # as the paper has it, the tail is taken to be even
+    published = QuantileNormal.fit(payments).inverse(normal)
+    assert published.std() > 1.15 * payments.std()
+
+
+def test_followed_tails_are_stored_and_inverted():
+    values = np.random.default_rng(0).lognormal(7, 1.8, 3_000)
+    scaler = QuantileNormal.fit(values, np.random.default_rng(1))
+    z = scaler.transform(values, np.random.default_rng(1))
+    np.testing.assert_allclose(scaler.inverse(z), values, rtol=1e-9)
+    again = QuantileNormal.from_arrays(scaler.arrays())
+    np.testing.assert_array_equal(again.inverse(z), scaler.inverse(z))
+    damaged = scaler.arrays()
+    damaged["tails"] = damaged["tails"][:, ::-1]
+    with pytest.raises(ValueError, match="ascend"):
+        QuantileNormal.from_arrays(damaged)
+    damaged["tails"] = np.zeros(3)
+    with pytest.raises(ValueError, match="no scaling"):
+        QuantileNormal.from_arrays(damaged)

@@ -22,16 +22,11 @@ from augmask.table.where import read_where
 PILOT = 4_000
 
 
-def check_missing(missing: Any, model: MissingModel | None) -> None:
+def check_missing(missing: Any) -> None:
     """Raise unless the wish for holes can be met."""
     if missing not in (None, "learned"):
         raise UsageError(
             f"missing must be None (complete rows) or 'learned', got {missing!r}"
-        )
-    if missing is not None and model is None:
-        raise UsageError(
-            "this model comes from a file of an older augmask, which learned no holes; "
-            "fit it again"
         )
 
 

@@ -269,7 +269,7 @@ class Codec:
         for i, name in enumerate(build_layout(schema).num_names):
             own = {
                 key: arrays[f"{i}.{key}"]
-                for key in ("quantiles", "moments")
+                for key in ("quantiles", "moments", "tails")
                 if f"{i}.{key}" in arrays
             }
             try:

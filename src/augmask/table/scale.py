@@ -15,12 +15,17 @@ scores. The recipe of the paper puts them in its middle, or at the far end if th
 the smallest: spikes that a network needs long to learn. Given a generator,
 ties are spread over their stretch instead: the scores of every column are then standard
 normal, and the inverse is the same, because the quantile function is flat there.
+
+Between two quantiles lie about 30 values, which are taken to lie evenly. In the tail of
+payments or durations they do not: rows that were perfect in their scores would have too
+large a mean and several times the variance. So, where ties are spread, the first and
+the last stretch are halved towards the extreme until few values are left in a part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +51,18 @@ def n_quantiles(n_observed: int) -> int:
     [1, 10, 100, 1000]
     """
     return min(max(min(n_observed // 30, 1000), 10), n_observed)
+
+
+def _halves(n_observed: int) -> int:
+    """Return how often the outermost stretch between quantiles is to be halved.
+
+    Examples
+    --------
+    >>> [_halves(n) for n in (7, 100, 3000, 10**6)]
+    [0, 3, 4, 9]
+    """
+    stretches = n_quantiles(n_observed) - 1
+    return int(np.log2(n_observed / stretches)) if stretches > 1 else 0
 
 
 def _squeeze(u: Floats) -> Floats:
@@ -79,6 +96,21 @@ def _between(u: Floats, q: Floats) -> Floats:
     return np.where(u < 1.0, slopes[at] * (u - points[at]) + q[at], q[-1])
 
 
+def _points(count: int, halves: int) -> Floats:
+    """Return probabilities: `count` of them evenly, and the outer stretches halved.
+
+    Examples
+    --------
+    >>> _points(3, 2).tolist()
+    [0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0]
+    """
+    even = np.linspace(0, 1, count)
+    if not halves:
+        return even
+    near = even[1] * 0.5 ** np.arange(halves, 0, -1)
+    return np.concatenate([[0.0], near, even[1:-1], 1 - near[::-1], [1.0]])
+
+
 @dataclass(frozen=True, eq=False)
 class QuantileNormal:
     """The scaling of one numeric column.
@@ -90,6 +122,9 @@ class QuantileNormal:
         minimum and maximum.
     mean, scale : float
         Mean and standard deviation of the normal scores.
+    tails : float array [2, t]
+        Values within the first and within the last stretch, at its half, its quarter
+        and so on from the extreme; both ascending.
 
     Examples
     --------
@@ -110,22 +145,41 @@ class QuantileNormal:
     quantiles: Floats
     mean: float
     scale: float
+    tails: Floats = field(default_factory=lambda: np.empty((2, 0)))
 
     @classmethod
     def fit(
         cls, values: npt.NDArray[Any], rng: np.random.Generator | None = None
     ) -> QuantileNormal:
-        """Fit on the observed values of a column (at least one, all finite)."""
+        """Fit on the observed values of a column (at least one, all finite).
+
+        With `rng`, ties are spread and tails are followed.
+        """
         values = np.asarray(values, dtype=np.float64)
         if not len(values) or not np.isfinite(values).all():
             raise ValueError("a column is scaled by its observed, finite values")
-        references = np.linspace(0, 1, n_quantiles(len(values)))
+        count, halves = (
+            n_quantiles(len(values)),
+            0 if rng is None else _halves(len(values)),
+        )
         # Interpolated percentiles can step back by a rounding error among ties.
-        quantiles = np.maximum.accumulate(np.percentile(values, references * 100))
-        scores = cls(quantiles, 0.0, 1.0).transform(values, rng)
+        knots = np.percentile(values, _points(count, halves) * 100)
+        knots = np.maximum.accumulate(knots)
+        inner = slice(1 + halves, len(knots) - 1 - halves)
+        quantiles = np.concatenate([knots[:1], knots[inner], knots[1:][-1:]])
+        tails = np.stack([knots[1 : inner.start], knots[inner.stop : -1]])
+        scores = cls(quantiles, 0.0, 1.0, tails).transform(values, rng)
         scale = float(scores.std())
         # Scores are of order one, so anything this small is rounding.
-        return cls(quantiles, float(scores.mean()), scale if scale > 1e-9 else 1.0)
+        scale = scale if scale > 1e-9 else 1.0
+        return cls(quantiles, float(scores.mean()), scale, tails)
+
+    @property
+    def _curve(self) -> tuple[Floats, Floats]:
+        """Probabilities, and the values there."""
+        q, (low, high) = self.quantiles, self.tails
+        points = _points(len(q), len(low))
+        return points, np.concatenate([q[:1], low, q[1:-1], high, q[1:][-1:]])
 
     def transform(
         self, values: npt.NDArray[Any], rng: np.random.Generator | None = None
@@ -142,7 +196,7 @@ class QuantileNormal:
         return z
 
     def _scores(self, x: Floats, rng: np.random.Generator | None) -> Floats:
-        q, references = self.quantiles, np.linspace(0, 1, len(self.quantiles))
+        references, q = self._curve
         # Ties make the quantile function flat; the two one-sided interpolations are
         # the ends of a repeated value's flat stretch.
         left = np.interp(x, q, references)
@@ -160,13 +214,20 @@ class QuantileNormal:
     def inverse(self, z: npt.NDArray[Any]) -> Floats:
         """Return values in the observed range."""
         scores = np.asarray(z, dtype=np.float64) * self.scale + self.mean
-        return _between(_release(ndtr(scores)), self.quantiles)
+        u = _release(ndtr(scores))
+        values = _between(u, self.quantiles)
+        if self.tails.size:
+            stretch = 1 / (len(self.quantiles) - 1)
+            outer = (u < stretch) | (u > 1 - stretch)
+            values[outer] = np.interp(u[outer], *self._curve)
+        return values
 
     def arrays(self) -> dict[str, Floats]:
         """Return the fitted numbers as plain arrays."""
         return {
             "quantiles": self.quantiles,
             "moments": np.array([self.mean, self.scale], dtype=np.float64),
+            "tails": self.tails,
         }
 
     @classmethod
@@ -174,9 +235,15 @@ class QuantileNormal:
         """Rebuild from `arrays()`; refuses numbers that no fit can produce."""
         quantiles = np.asarray(arrays["quantiles"], dtype=np.float64)
         moments = np.asarray(arrays["moments"], dtype=np.float64)
+        tails = np.asarray(arrays["tails"], dtype=np.float64)
+        shapes = (quantiles.shape, moments.shape, tails.shape)
         if quantiles.ndim != 1 or not len(quantiles) or moments.shape != (2,):
-            raise ValueError(f"{quantiles.shape=} and {moments.shape=} are no scaling")
-        ordered = np.isfinite(quantiles).all() and (np.diff(quantiles) >= 0).all()
+            raise ValueError(f"arrays of the shapes {shapes} are no scaling")
+        if tails.ndim != 2 or len(tails) != 2 or (tails.size and len(quantiles) < 3):
+            raise ValueError(f"arrays of the shapes {shapes} are no scaling")
+        scaler = cls(quantiles, float(moments[0]), float(moments[1]), tails)
+        _, values = scaler._curve
+        ordered = np.isfinite(values).all() and (np.diff(values) >= 0).all()
         if not ordered or not np.isfinite(moments).all() or not moments[1] > 0:
             raise ValueError("quantiles must ascend and the scale must be positive")
-        return cls(quantiles, float(moments[0]), float(moments[1]))
+        return scaler

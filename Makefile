@@ -4,8 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
+# where the baselines' packages are, if they are anywhere
+PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop
+.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small test-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -74,12 +76,34 @@ bench-paper: $(READY)  ## the paper's setting; wants a GPU
 bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 	AUGMASK_DATA=$(DATA) .venv-sdmetrics/bin/python benchmarks/against_sdmetrics.py
 
+# The baselines' packages want older libraries, hence an environment of their own. Two of
+# them declare gigabytes that they do not use, and come without what they declare. torch
+# comes first, so that pip takes the build at hand.
+.venv-baselines/.ready: pyproject.toml baselines-constraints.txt
+	$(PYTHON) -m venv .venv-baselines
+	.venv-baselines/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c baselines-constraints.txt torch
+	.venv-baselines/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c baselines-constraints.txt -e '.[baselines]' pytest
+	.venv-baselines/bin/python -m pip install --quiet --disable-pip-version-check \
+	    -c baselines-constraints.txt --no-deps hyperimpute ForestDiffusion
+	touch .venv-baselines/.ready
+
+test-baselines: .venv-baselines/.ready  ## the peers' own packages, in their environment
+	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/baselines tests/test_peers.py tests/bench/grid/test_baselines.py
+
 # A grid that was started before goes on where it was.
 bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes
 	for do in run table figures; do $(BIN)/augmask bench $$do benchmarks/smoke.toml || exit; done
 
-bench-laptop: $(READY)  ## small tables and networks, about an hour on two cores
-	for do in run table figures; do AUGMASK_DATA=$(DATA) $(BIN)/augmask bench $$do benchmarks/laptop.toml || exit; done
+bench-laptop: $(READY)  ## small tables and networks, all baselines, two hours on two cores
+	for do in run table figures; do AUGMASK_DATA=$(DATA) $(PEERS)/augmask bench $$do benchmarks/laptop.toml || exit; done
+
+bench-main: $(READY)  ## all 21 rows of the paper's main table; wants a GPU
+	for do in run table figures; do AUGMASK_DATA=$(DATA) $(PEERS)/augmask bench $$do benchmarks/main-table.toml || exit; done
+
+bench-main-small: $(READY)  ## the same rows at small sizes, 45 minutes on one core
+	for do in run table figures; do AUGMASK_DATA=$(DATA) $(PEERS)/augmask bench $$do benchmarks/main-table-small.toml || exit; done
 
 bench-speed: $(READY)  ## training, sampling and filling against published ways
 	$(BIN)/python benchmarks/speed.py
@@ -102,4 +126,4 @@ bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, a
 	$(BIN)/python benchmarks/front.py plot
 
 clean:          ## forget the environments, the demo's output and results of plans
-	rm -rf $(VENV) .venv-sdmetrics .venv-rival augmask-demo smoke-results laptop-results front-results
+	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-small-results front-results

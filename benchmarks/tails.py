@@ -4,9 +4,9 @@
 
 Where ties are spread the scores of a column are normal. Here normal scores, laid out
 evenly, are decoded by the scaling of every numeric column, with even tails and with
-tails that are followed. A perfect model would give such scores, so what differs from the
-column is the scaling's own doing. Prints the columns whose spread even tails change by
-more than a tenth.
+tails that are followed. A perfect model would give such scores, so what differs from
+the column is the scaling's own doing. Prints the columns whose spread even tails change
+by more than a tenth.
 """
 
 from __future__ import annotations

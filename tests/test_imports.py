@@ -16,7 +16,7 @@ ROOT = Path(augmask.__file__).parent
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
     ["errors", "rng", "versions"],
-    ["progress", "files", "notebook"],
+    ["progress", "files", "notebook", "peers"],
     ["table"],
     ["missing"],
     ["augmentation"],
@@ -26,6 +26,7 @@ ORDER = [
     ["diffusion"],
     ["train"],
     ["sample"],
+    ["baselines"],
     ["evaluation"],
     ["report"],
     ["artifact"],

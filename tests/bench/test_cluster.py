@@ -140,7 +140,8 @@ import time
 from pathlib import Path
 import numpy as np
 import pandas as pd
-from augmask.bench.methods import Generator, Made, register
+from augmask.bench.generator import Generator, Made
+from augmask.bench.methods import register
 
 MARK = Path(__file__).with_name("pid")
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import augmask as am
+from augmask.bench.methods import find_generator
 from augmask.bench.plan import read_plan
 from augmask.errors import AugMaskWarning
 
@@ -86,6 +87,18 @@ def test_a_plan_for_ones_own_table_is_as_short_as_it_looks(tmp_path):
     (tmp_path / "own.toml").write_text(text)
     (tmp_path / "my.csv").write_text("outcome,x\n" + "yes,1\nno,2\n" * 40)
     assert len(read_plan(tmp_path / "own.toml").runs) == 2 * 3 * 6
+
+
+def test_methods_of_the_page_on_baselines_can_be_named_in_a_plan(tmp_path):
+    (text,) = re.findall(
+        r"```toml\n(.*?)```", (DOCS / "baselines.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "own.toml").write_text('datasets = ["clinic"]\n' + text)
+    methods = read_plan(tmp_path / "own.toml").methods
+    for method in methods:
+        find_generator(method.generator).check(method)
+    labels = [method.label for method in methods]
+    assert labels == ["MIWAE", "TabSyn + NoAug", "TabSyn + AugFull", "CTGAN repaired"]
 
 
 def copy_tables(folder: Path) -> Path:

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.rules import RULES
 
-from augmask.augmentation import AUGMENTERS, resolve_augmenter
+from augmask.augmentation import resolve_augmenter
 from augmask.table.carrier import Layout, Table
-
-RULES = sorted(AUGMENTERS)
 
 
 def make_table(n=120, n_num=2, cards=(3, 2), rate=0.4, seed=0, edit=None):

@@ -32,6 +32,7 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
     "noise": _lazy("marginal", "Noise"),
     "ecdf": _lazy("marginal", "Ecdf"),
     "mice": _lazy("chained", "Mice"),
+    "hyperimpute": _lazy("hyperimpute", "HyperImpute"),
     "lgbm-d": _lazy("boosted", "LgbmD"),
     "lgbm-s": _lazy("boosted", "LgbmS"),
     "lgbm-s-calibrated": _lazy("boosted", "LgbmSCalibrated"),

@@ -79,5 +79,6 @@ def _patched(drawn: pd.Series, original: pd.Series, kept: np.ndarray) -> pd.Seri
     if not kept.any():
         return drawn
     patched = drawn.copy()
-    patched[kept] = original[kept].astype(drawn.dtype)
+    # as an array: a series would be aligned by its index, and lose its dtype on the way
+    patched[kept] = original[kept].astype(drawn.dtype).array
     return patched

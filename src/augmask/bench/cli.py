@@ -58,6 +58,26 @@ def _check_methods(runs: Sequence[Run]) -> None:
         find_generator(method.generator).check(method)
 
 
+def _only(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
+    """Return the runs of methods with these labels, or generators with these names."""
+    from augmask.bench.methods import find_generator
+
+    called = {
+        run.method: {
+            run.method.label,
+            run.method.generator,
+            find_generator(run.method.generator).label,
+        }
+        for run in runs
+    }
+    known = sorted(set().union(*called.values()))
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise UsageError(f"the plan has no method {name!r}{hint}")
+    return [run for run in runs if called[run.method] & set(names)]
+
+
 def _sizes(plan: Plan) -> dict[str, int]:
     """Return how many of each kind the plan crosses."""
     runs = plan.runs
@@ -73,7 +93,6 @@ def _sizes(plan: Plan) -> dict[str, int]:
 @app.command()
 def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     """Say which runs a plan asks for, and how many of them are done."""
-    from augmask.bench.methods import find_generator
     from augmask.bench.results import facts_of, pending
 
     grid, folder = _opened(plan_file, out)
@@ -88,7 +107,7 @@ def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     typer.echo(f"{plan_file}: {crossed} = {len(grid.runs):,} runs")
     typer.echo(f"{folder}: {len(grid.runs) - len(left):,} done, {len(left):,} to do\n")
     for method in grid.methods:
-        reason = find_generator(method.generator).can_run(grid.device)
+        reason = method.can_run(grid.device)
         typer.echo(f"  {method.label}{f'  (cannot run here: {reason})' * bool(reason)}")
 
 
@@ -165,13 +184,18 @@ def run(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="run failed ones again")
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="a method or generator by name; all by default"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Do what is left of a plan; what is done is never done again."""
     from augmask.bench.results import failed, pending
 
     grid, folder = _opened(plan_file, out)
-    left = pending(folder, grid.runs, retry_failed)
+    asked = _only(grid.runs, only) if only else grid.runs
+    left = pending(folder, asked, retry_failed)
     counts: Counter[str] = Counter()
     if left:
         from augmask.bench.engine import JobsFailed, run_locally
@@ -206,7 +230,7 @@ def run(
                     raise
             finally:
                 _collect(grid, folder)
-    done = len(grid.runs) - len(left)
+    done = len(asked) - len(left)
     if as_json:
         print_json({"out": str(folder), "already": done, **counts})
         return

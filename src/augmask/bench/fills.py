@@ -29,6 +29,7 @@ from augmask.augmentation.base import Augmenter
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
 from augmask.bench.arrays import Arrays, read_arrays, write_arrays
 from augmask.errors import NotFittedError, UsageError
+from augmask.peers import why_not
 from augmask.table.carrier import Table
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ def rule_version(augmenter: str) -> str:
     if not augmenter:
         return ""
     return str(getattr(resolve_augmenter(augmenter), "version", "1"))
+
+
+def rule_lacks(augmenter: str) -> str:
+    """Return why a rule cannot be used here, in words; empty if it can.
+
+    A rule that runs a peer's package names it in its attribute `package`.
+    """
+    package = getattr(resolve_augmenter(augmenter), "package", "") if augmenter else ""
+    return why_not(package) if package else ""
 
 
 def _key(rule: Any, table: Table, state: Mapping[str, Any], without: Any) -> str:

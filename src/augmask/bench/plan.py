@@ -182,6 +182,16 @@ CROSSED = {
 }
 
 
+def _one_or_more(key: str, value: Any) -> Any:
+    """Return an option: one value, or a list of them as a tuple."""
+    every = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, str | int | float) for one in every):
+        raise UsageError(
+            f"the option {key!r} must be a value or a list of them, got {value!r}"
+        )
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _methods(given: Any) -> list[Method]:
     """Return the methods of one entry: its lists crossed."""
     if not isinstance(given, Mapping):
@@ -192,9 +202,7 @@ def _methods(given: Any) -> list[Method]:
     if "supervise" in given and "strategy" not in given:
         raise UsageError("a method that says what it supervises needs a strategy name")
     options = typed(given, "options", Mapping, {})
-    for key, value in options.items():
-        if not isinstance(value, str | int | float):
-            raise UsageError(f"the option {key!r} must be one value, got {value!r}")
+    options = {key: _one_or_more(key, value) for key, value in options.items()}
     found = []
     for generator in listed(given, "generator", str, None):
         usual = list(find_generator(generator).strategies) or [""]

@@ -71,7 +71,11 @@ def failed(run: Run, reason: str) -> Record:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON can hold: no NaN, no infinity."""
+    """Return a value that JSON can hold: no NaN, no infinity, nowhere in it."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -92,7 +96,7 @@ def write(out: Path, record: Mapping[str, Any]) -> Path:
     if before and before["status"] == "done" and record["status"] != "done":
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({key: _plain(value) for key, value in record.items()}, indent=1)
+    text = json.dumps(_plain(record), indent=1)
     with written_whole(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
     return path

@@ -23,7 +23,8 @@ import pandas as pd
 import augmask as am
 from augmask.bench.data import Dataset, split
 from augmask.bench.fills import SharedFill, bent
-from augmask.bench.methods import Generator, Made, Request, find_generator
+from augmask.bench.generator import Generator, Made, Request
+from augmask.bench.methods import find_generator
 from augmask.bench.plan import Run, load_modules, name_now
 from augmask.bench.results import Record, facts_of, real_file, sample_file
 from augmask.bench.score import Judge
@@ -99,9 +100,11 @@ def _generate(
     fill = None
     if method.augmenter:
         fill = SharedFill(bent(method.augmenter, method.eta, method.lam), out / "fills")
-    table = holed
+    table, minutes = holed, run.max_minutes
     if generator.complete and fill is not None:
         table, _ = am.augment(holed, fill, seed=run.seed, schema=data.kinds)
+        if minutes is not None:
+            minutes = max(minutes - fill.spent / 60, 0.0)
     request = Request(
         table,
         data.kinds,
@@ -110,7 +113,7 @@ def _generate(
         method,
         run.seed,
         run.device,
-        run.max_minutes,
+        minutes,
         None if generator.complete else fill,
     )
     return generator.make(request), fill
@@ -170,7 +173,6 @@ def execute(run: Run, out: Path) -> Record:
             f"{run}: the table, or what a preset means, is not what it was when the "
             "plan was read; start again, with the same on all machines"
         )
-    generator = find_generator(run.method.generator)
     real = _real_side(run)
     record: Record = {
         **facts_of(run),
@@ -181,7 +183,7 @@ def execute(run: Run, out: Path) -> Record:
         "versions": json.dumps(library_versions(*LIBRARIES, "xgboost")),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    reason = generator.can_run(run.device)
+    reason = run.method.can_run(run.device)
     if reason:
         return {**record, "status": "unable", "reason": reason}
     if find_spec("xgboost") is None:

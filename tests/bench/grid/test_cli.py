@@ -91,11 +91,27 @@ def test_ones_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_pat
     assert retried == {"out": str(out), "already": 1, "failed": 1, "unable": 1}
 
 
+def test_a_grid_may_be_run_in_parts(bench, write_plan, tmp_path):
+    plan, out = write_plan(GRID), tmp_path / "out"
+    run = ["run", plan, "--out", out, "--at-once", 1, "--json"]
+    part = json.loads(bench(*run, "--only", "fill: Mean", "--only", "Cheap"))
+    assert part == {"out": str(out), "already": 0, "done": 8}
+    with pytest.raises(UsageError, match="did you mean 'cheap'"):
+        bench(*run, "--only", "chepa")
+    assert json.loads(bench(*run))["done"] == 4
+    assert json.loads(bench(*run, "--only", "fill")) == {"out": str(out), "already": 8}
+
+
 def test_methods_are_listed_with_their_needs(bench):
     listed = json.loads(bench("methods", "--json"))["methods"]
     by_name = {line["generator"]: line for line in listed}
     assert by_name["fill"]["needs"] == "an augmenter, for holes"
     assert by_name["cdtd"]["reason"] == ""
+    # the paper's baselines are known without being brought
+    aware = [line["label"] for line in listed if line["missing_aware"]]
+    assert aware[:4] == ["MIWAE", "MissDiff", "DiffPuter", "ForestDiff"]
+    assert by_name["tabsyn"]["strategies"] == ["NoAug", "AugFull"]
+    assert by_name["arf"]["needs"] == "the package arfpy"
 
 
 def test_mistakes_show_before_any_run(bench, write_plan, tmp_path):
@@ -112,7 +128,8 @@ def test_a_run_whose_process_dies_is_a_failed_run(
     bench, write_plan, tmp_path, monkeypatch
 ):
     (tmp_path / "deadly.py").write_text(
-        "import os\nfrom augmask.bench.methods import Generator, register\n"
+        "import os\nfrom augmask.bench.generator import Generator\n"
+        "from augmask.bench.methods import register\n"
         "register(Generator('deadly', 'Deadly', lambda request: os._exit(9)))\n"
     )
     plan = write_plan(GRID.replace("[0.2, 0.5]", "[0.2]"))

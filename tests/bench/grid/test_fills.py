@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.rules import RULES
 
 from augmask.augmentation import AUGMENTERS
 from augmask.augmentation.draws import Draws, complete
@@ -20,7 +21,7 @@ def same(a, b) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize("name", AUGMENTERS)
+@pytest.mark.parametrize("name", RULES)
 def test_draws_are_the_same_with_and_without_the_folder(name, make_table, tmp_path):
     table = make_table(n=80)
     plain = completions(AUGMENTERS[name](), table)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from augmask.bench.generator import Generator, Made
 from augmask.bench.methods import (
     GENERATORS,
-    Generator,
-    Made,
     Method,
     complete_method,
     find_generator,

@@ -21,10 +21,12 @@ preset = "fast"
 """
 SHIPPED = {
     "smoke": 32,
-    "laptop": 72,
+    "laptop": 168,
+    "main-table": 84,
+    "main-table-small": 84,
     "paper-mcar": 810,
     "paper-mar": 810,
-    "augmentation-rules": 468,
+    "augmentation-rules": 522,
     "misspecification": 300,
     "cache": 84,
 }
@@ -130,7 +132,7 @@ def test_paths_are_relative_to_the_plan(write_plan, own_table, monkeypatch, tmp_
         ("preset", 'label = "x"\npreset', "is for one method"),
         ('"cdtd"', '["cdtd"', "not valid TOML"),
         ('preset = "fast"', 'supervise = "all"', "needs a strategy name"),
-        ('preset = "fast"', "options = { steps = [1] }", "must be one value"),
+        ('preset = "fast"', "options = { steps = [1] }", "must be of type int"),
         ('generator = "cdtd"', "", "needs a generator"),
         ('name = "clinic"', "", "needs a name or a path"),
         ("[0, 1]", "[-1]", "seeds must be at least 0, got -1"),
@@ -187,7 +189,8 @@ def test_a_module_may_hold_what_any_module_holds(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from __future__ import annotations\n"
         "from dataclasses import dataclass\n"
-        "from augmask.bench.methods import Generator, Made, register\n"
+        "from augmask.bench.generator import Generator, Made\n"
+        "from augmask.bench.methods import register\n"
         "@dataclass\nclass Size:\n    n: int = 1\n"
         "register(Generator('mine', 'Mine', lambda r: Made(r.table)))\n"
     )

@@ -13,7 +13,8 @@ import augmask as am
 from augmask.bench import results
 from augmask.bench.data import Source, split
 from augmask.bench.figures.kept import kept_rows, kinds
-from augmask.bench.methods import GENERATORS, Generator, Made, register
+from augmask.bench.generator import Generator, Made
+from augmask.bench.methods import GENERATORS, register
 from augmask.bench.plan import read_plan
 from augmask.bench.ranks import METRICS
 from augmask.bench.results import COLUMNS, sample_file

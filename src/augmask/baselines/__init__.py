@@ -1,0 +1,1 @@
+"""The generators that AugMask is compared with, each at its published strength."""

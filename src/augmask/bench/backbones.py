@@ -1,0 +1,92 @@
+"""The three diffusion backbones as generators, through the public API."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from augmask.bench.generator import Generator, Made, Request
+from augmask.config import STRATEGIES, Settings
+from augmask.errors import UsageError
+from augmask.presets import resolve_preset
+
+if TYPE_CHECKING:
+    from augmask.bench.methods import Method
+
+
+def _resolved(method: Method) -> Settings:
+    if method.preset == "auto":
+        raise UsageError(
+            f"the preset of {method.generator} must be named in a plan, got 'auto': "
+            "what is compared must not depend on the machine"
+        )
+    changes = {**dict(method.options), "draws": method.draws}
+    return resolve_preset(method.preset, "", method.generator, changes, None)[1]
+
+
+def _settings(method: Method) -> Mapping[str, Any]:
+    return dataclasses.asdict(_resolved(method))
+
+
+def _check(method: Method) -> None:
+    from augmask.diffusion import check_sampler, keywords_of
+
+    names = keywords_of(method.generator)
+    resolve_preset(method.preset, "", method.generator, dict(method.options), names)
+    settings = _resolved(method)
+    check_sampler(
+        method.generator, settings.sampling_steps, settings.solver, **settings.network
+    )
+
+
+def _make(request: Request) -> Made:
+    import augmask as am
+
+    method, fill = request.method, request.fill
+    supervise: Any = method.supervise
+    model = am.AugMask(
+        backbone=method.generator,
+        augmenter=fill if fill is not None else method.augmenter,
+        supervise=supervise,
+        preset=method.preset,
+        options={**dict(method.options), "draws": method.draws},
+        seed=request.seed,
+        device=request.device,
+    )
+    began = time.perf_counter()
+    model.fit(request.table, schema=request.kinds, max_minutes=request.max_minutes)
+    fitted = time.perf_counter()
+    rows = model.sample(request.rows, seed=request.seed)
+    sampled = time.perf_counter()
+    return Made(
+        rows,
+        fitted - began - (fill.spent if fill is not None else 0.0),
+        sampled - fitted,
+        {
+            "steps": int(model.history_["step"].iloc[-1]),
+            "stopped": model.training_["stopped"],
+            "restarts": model.training_["restarts"],
+            "device": next(model.backbone_.parameters()).device.type,
+        },
+    )
+
+
+BACKBONES = tuple(
+    Generator(
+        name,
+        label,
+        _make,
+        strategies=tuple(STRATEGIES),
+        on_device=True,
+        keeps_time=True,
+        settings=_settings,
+        check=_check,
+    )
+    for name, label in (
+        ("tabddpm", "TabDDPM"),
+        ("cdtd", "CDTD"),
+        ("tabdiff", "TabDiff"),
+    )
+)

@@ -1,0 +1,231 @@
+"""The paper's baselines in the benchmark: presets, options, holes, and what is absent.
+
+Those that need a package run where it is installed (`make test-baselines`); elsewhere
+they are recorded as unable.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from importlib import import_module
+
+import pandas as pd
+import pytest
+
+from augmask.bench.baselines import BASELINES, resolved
+from augmask.bench.generator import Request
+from augmask.bench.methods import Method, complete_method, find_generator
+from augmask.bench.plan import read_plan
+from augmask.bench.ranks import METRICS
+from augmask.bench.results import sample_file
+from augmask.bench.run import execute
+from augmask.errors import UsageError
+from augmask.peers import why_not
+
+HEAD = """
+ratios = [0.4]
+datasets = [{ name = "clinic-stay", rows = 150 }]
+keep = true
+"""
+TINY = {
+    "miwae": "epochs = 2, latent = 4, hidden = 8, k = 2",
+    "missdiff": "epochs = 1, timesteps = 5, channels = 8, blocks = 1, drops = [0.5]",
+    "diffputer": "iterations = 2, trials = 1, levels = 4, repeats = 2, units = 8, "
+    "max_steps = 3",
+    "forestdiff": "n_t = 3, duplicate_K = 1, n_estimators = 2",
+    "tvae": "steps = 3, batch = 50, embedding_dim = 8, widths = [8]",
+    "ctgan": "steps = 3, batch = 50, embedding_dim = 8, widths = [8]",
+    "arf": "num_trees = 2, max_iters = 1",
+    "tabsyn": "vae_steps = 3, steps = 3, units = 8, embedding = 8, levels = 4",
+}
+NAMES = [baseline.name for baseline in BASELINES]
+LABELS = {
+    "miwae": ["MIWAE"],
+    "missdiff": ["MissDiff"],
+    "diffputer": ["DiffPuter"],
+    "forestdiff": ["ForestDiff"],
+    "tvae": ["TVAE + NoAug", "TVAE + AugFull"],
+    "ctgan": ["CTGAN + NoAug", "CTGAN + AugFull"],
+    "arf": ["ARF + NoAug", "ARF + AugFull"],
+    "tabsyn": ["TabSyn + NoAug", "TabSyn + AugFull"],
+}
+
+
+def entry(name: str, more: str = "") -> str:
+    options = f"options = {{ {TINY[name]} }}\n"
+    return f'[[methods]]\ngenerator = "{name}"\npreset = "small"\n{options}{more}'
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_baseline_goes_all_the_way_or_says_what_it_lacks(name, write_plan, tmp_path):
+    lacks = find_generator(name).can_run("cpu")
+    runs = read_plan(write_plan(HEAD + entry(name))).runs
+    assert [run.method.label for run in runs] == LABELS[name]
+    # the last is AugFull where there is a choice
+    record = execute(runs[-1], tmp_path)
+    if lacks:
+        assert (record["status"], record["reason"]) == ("unable", lacks)
+        return
+    assert record["status"] == "done", record
+    assert all(isinstance(record[metric], float) for metric in METRICS)
+    assert record["device"] == "cpu"
+    assert (record["augment_seconds"] > 0) == find_generator(name).complete
+    json.dumps(record)
+    rows = pd.read_parquet(sample_file(tmp_path, runs[-1]))
+    assert len(rows) == 90
+    assert rows.notna().all().all()
+    again = execute(runs[-1], tmp_path)
+    assert [again[m] for m in METRICS] == [record[m] for m in METRICS]
+
+
+def test_the_aware_ones_meet_the_holes_and_the_others_a_filled_table(
+    write_plan, tmp_path, monkeypatch
+):
+    seen = {}
+
+    class Model:
+        def __init__(self, table):
+            self.table, self.facts = table, {}
+
+        def sample(self, n, _seed):
+            return self.table.num[:n], self.table.cat[:n]
+
+    def fit_as(name):
+        def fit(table, *_):
+            seen[name] = table
+            return Model(table)
+
+        return fit
+
+    for name in ("miwae", "tabsyn"):
+        monkeypatch.setattr(f"augmask.baselines.{name}.fit", fit_as(name))
+    for run in read_plan(write_plan(HEAD + entry("miwae") + entry("tabsyn"))).runs:
+        assert execute(run, tmp_path)["status"] == "done"
+    holes = 1 - seen["miwae"].observed.mean()
+    assert holes == pytest.approx(0.4, abs=0.02)
+    assert seen["tabsyn"].observed.all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_presets_are_those_of_the_method_s_file(name):
+    module = {"forestdiff": "forest"}.get(name, name)
+    there = import_module(f"augmask.baselines.{module}")
+    assert resolved(module, Method(name)) == there.PAPER
+    assert resolved(module, Method(name, preset="small")) == there.SMALL
+    assert there.PAPER != there.SMALL
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_identity_holds_every_setting(name):
+    method = complete_method(Method(name, LABELS[name][0].partition(" + ")[2]))
+    paper = method.identity()
+    # it is written down, and must come back as it is
+    assert json.loads(json.dumps(paper))["settings"].keys() == paper["settings"].keys()
+    small = dataclasses.replace(method, preset="small").identity()
+    assert small["settings"] != paper["settings"]
+    option = next(k for k, v in paper["settings"].items() if type(v) is int)
+    changed = dataclasses.replace(method, options=((option, 7),)).identity()
+    assert changed["settings"] == {**paper["settings"], option: 7}
+    same = dataclasses.replace(method, options=((option, paper["settings"][option]),))
+    assert same.identity() == paper
+
+
+def test_settings_of_tabsyn_s_autoencoder_have_names_of_their_own():
+    options = (("vae_steps", 7), ("vae_beta", 1), ("steps", 9))
+    settings = resolved("tabsyn", Method("tabsyn", options=options))
+    assert (settings.vae.steps, settings.vae.beta, settings.steps) == (7, 1.0, 9)
+    assert settings.vae.batch == 4096
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Method("miwae", options=(("epoch", 3),)), "did you mean 'epochs'"),
+        (Method("miwae", preset="smal"), "did you mean 'small'"),
+        (Method("miwae", preset="fast"), "known: paper, small"),
+        (Method("miwae", options=(("epochs", 2.5),)), "whole number of at least 1"),
+        (Method("miwae", options=(("epochs", True),)), "whole number of at least 1"),
+        (Method("miwae", options=(("epochs", 0),)), "whole number of at least 1"),
+        (Method("miwae", options=(("lr", -1.0),)), "finite number of at least 0"),
+        (Method("miwae", options=(("likelihood", "odd"),)), "one of 'mixed', 'stud"),
+        (Method("ctgan", options=(("widths", (64, "a")),)), "a list, each a whole"),
+        (Method("ctgan", options=(("level_draw", "odd"),)), "one of 'log-freq"),
+        (Method("diffputer", options=(("max_steps", "no"),)), "a whole number"),
+        (Method("tabsyn", options=(("vae", 3),)), "tabsyn has no option 'vae'"),
+        (Method("tabsyn", draws="stack:2"), "learns from one table"),
+        (Method("miwae", augmenter="mean"), "handles holes itself"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_a_grid_starts(method, message):
+    with pytest.raises(UsageError, match=message):
+        find_generator(method.generator).check(method)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (Method("miwae", "AugMask"), "takes no strategy"),
+        (Method("tabsyn", "AugMask"), "has no strategy 'AugMask'"),
+        (Method("tabsyn", "mine", "ecdf", "observed"), "counts every cell"),
+    ],
+)
+def test_strategies_are_those_of_the_paper(method, message):
+    with pytest.raises(UsageError, match=message):
+        complete_method(method)
+
+
+def test_a_rule_of_ones_own_fills_for_those_that_want_a_complete_table():
+    own = complete_method(Method("tabsyn", "AugFull", augmenter="ecdf"))
+    assert own.label == "TabSyn + AugFull (ECDF)"
+
+
+@pytest.mark.skipif(why_not("hyperimpute") == "", reason="hyperimpute works here")
+def test_a_rule_that_cannot_be_used_here_is_no_failure(write_plan, tmp_path):
+    text = HEAD + '[[methods]]\ngenerator = "fill"\naugmenter = "hyperimpute"\n'
+    (run,) = read_plan(write_plan(text)).runs
+    record = execute(run, tmp_path)
+    assert record["status"] == "unable"
+    assert "hyperimpute" in record["reason"]
+    assert run.method.label == "fill: HyperImpute"
+
+
+@pytest.mark.parametrize("name", ["miwae", "missdiff", "diffputer", "tabsyn"])
+def test_what_is_left_of_the_time_is_all_that_a_baseline_takes(
+    name, write_plan, tmp_path, monkeypatch
+):
+    given = []
+    module = import_module(f"augmask.baselines.{name}")
+    whole = module.fit
+
+    def fit(table, settings, seed, device, seconds):
+        given.append(seconds)
+        return whole(table, settings, seed, device, seconds)
+
+    monkeypatch.setattr(module, "fit", fit)
+    text = "max_minutes = 0.001\n" + HEAD + entry(name)
+    record = execute(read_plan(write_plan(text)).runs[-1], tmp_path)
+    assert record["status"] == "done", record
+    assert 0 <= given[0] <= 0.06
+    # a rule's time is the method's, too
+    assert (given[0] < 0.06) == find_generator(name).complete
+
+
+def test_devices_are_handed_down(monkeypatch):
+    import torch
+
+    seen = {}
+
+    class Stop(Exception):
+        pass
+
+    def fit(table, settings, seed, device, seconds):
+        seen.update(device=device, seconds=seconds)
+        raise Stop
+
+    monkeypatch.setattr("augmask.baselines.miwae.fit", fit)
+    frame = pd.DataFrame({"x": [1.5, 2.5, None], "y": ["a", None, "b"]})
+    request = Request(frame, {}, 3, "y", Method("miwae", preset="small"), 0, "cpu")
+    with pytest.raises(Stop):
+        find_generator("miwae").make(request)
+    assert seen == {"device": torch.device("cpu"), "seconds": None}

@@ -1,0 +1,16 @@
+"""All rules that fill holes, as parameters; one that lacks its package is skipped."""
+
+from __future__ import annotations
+
+import pytest
+
+from augmask.augmentation import AUGMENTERS
+from augmask.bench.fills import rule_lacks
+
+
+def _parameter(name: str):
+    reason = rule_lacks(name)
+    return pytest.param(name, marks=pytest.mark.skipif(reason != "", reason=reason))
+
+
+RULES = [_parameter(name) for name in sorted(AUGMENTERS)]

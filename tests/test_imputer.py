@@ -42,7 +42,10 @@ def test_an_array_keeps_what_it_has_and_has_no_hole(draws):
 def test_means_spread_less_than_draws():
     x = holed(200)
     hole = np.isnan(x)
-    one, many = (tiny(draws=m).fit(x).transform(x)[hole] for m in (1, 20))
+    longer = {"steps": 300, "batch": 128, "width": 32, "depth": 2}
+    one, many = (
+        tiny(draws=m, options=longer).fit(x).transform(x)[hole] for m in (1, 20)
+    )
     assert many.std() < 0.6 * one.std()
 
 

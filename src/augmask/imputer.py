@@ -25,7 +25,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     Parameters
     ----------
     backbone, augmenter, preset, options, device
-        As in `AugMask`.
+        As in `AugMask`, but TabDDPM fills holes best (docs/impute.md).
     random_state : int
         Seed of the training and of the draws.
     draws : int
@@ -52,7 +52,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
     def __init__(
         self,
-        backbone: Any = "cdtd",
+        backbone: Any = "tabddpm",
         augmenter: str | Augmenter = "lgbm-s",
         preset: str = "auto",
         options: Mapping[str, Any] | None = None,

@@ -102,7 +102,7 @@ bench-laptop: $(READY)  ## small tables and networks, all baselines, two hours o
 bench-main: $(READY)  ## all 21 rows of the paper's main table; wants a GPU
 	for do in run table figures; do AUGMASK_DATA=$(DATA) $(PEERS)/augmask bench $$do benchmarks/main-table.toml || exit; done
 
-bench-main-small: $(READY)  ## the same rows at small sizes, 45 minutes on one core
+bench-main-small: $(READY)  ## the same rows at small sizes, under an hour on one core
 	for do in run table figures; do AUGMASK_DATA=$(DATA) $(PEERS)/augmask bench $$do benchmarks/main-table-small.toml || exit; done
 
 bench-speed: $(READY)  ## training, sampling and filling against published ways

@@ -78,6 +78,7 @@ BACKBONES = tuple(
         name,
         label,
         _make,
+        version="2",
         strategies=tuple(STRATEGIES),
         on_device=True,
         keeps_time=True,

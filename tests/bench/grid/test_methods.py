@@ -65,7 +65,7 @@ def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
     ]
     assert all(other.identity() != method.identity() for other in others)
     before = method.identity()
-    newer = replace(GENERATORS["cdtd"], version="2")
+    newer = replace(GENERATORS["cdtd"], version="newer")
     monkeypatch.setitem(GENERATORS, "cdtd", newer)
     assert method.identity() != before
     monkeypatch.undo()

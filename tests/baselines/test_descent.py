@@ -16,11 +16,10 @@ from augmask.baselines.descent import (
     Plateau,
     Schedule,
     descend,
-    first_weights,
     generator,
     held_out,
 )
-from augmask.diffusion.noise import normal_like
+from augmask.diffusion.noise import first_weights, normal_like
 
 CPU = torch.device("cpu")
 

@@ -10,31 +10,20 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from augmask.device import fast_products
-from augmask.diffusion.replay import Replay
+from augmask.diffusion.replay import recorded
 from augmask.rng import stream, stream_seed
 
 # how far below the best a loss must be to count as better, for the rate (as in torch)
 TOLERANCE = 1e-4
 # rows to check on, at most
 MOST_HELD = 16_384
-
-
-@contextmanager
-def first_weights(seed: int) -> Iterator[None]:
-    """Let modules that are made here draw their weights from a stream of their own."""
-    ours = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]):
-        # not torch.manual_seed(), which would move the global state of GPUs too
-        torch.default_generator.set_state(ours.get_state())
-        yield
 
 
 def generator(device: torch.device, seed: int) -> torch.Generator:
@@ -240,9 +229,7 @@ class Descent:
             capturable=on_gpu,
         )
         self._work = _Step(loss, self._adam, self.batch, device)
-        self._take = (
-            Replay(self._work, [generator], "training") if on_gpu else self._work
-        )
+        self._take = recorded(self._work, generator, "training")
 
     @property
     def rate(self) -> float:

@@ -28,13 +28,13 @@ from augmask.baselines.descent import (
     Descent,
     Schedule,
     descend,
-    first_weights,
     generator,
     held_out,
 )
 from augmask.baselines.edm_rows import SIGMA_DATA, RowDenoiser, RowSampler, wide
 from augmask.device import fast_products, multiplies_in_bf16
 from augmask.diffusion.nets import products_in_bf16
+from augmask.diffusion.noise import first_weights
 from augmask.rng import stream_seed
 from augmask.table.carrier import Table
 

@@ -13,7 +13,6 @@ again, so that the unknown entries come to suit them. On a GPU the moves are rec
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +27,7 @@ from augmask.diffusion.nets import (
     products_in_bf16,
 )
 from augmask.diffusion.noise import normal_like
-from augmask.diffusion.replay import Replay
+from augmask.diffusion.replay import recorded
 from augmask.diffusion.reverse import at
 
 SIGMA_DATA = 0.5
@@ -213,12 +212,6 @@ class _Ladder:
         self.x.copy_(self._noisier(then, now))
 
 
-def _recorded(move: Callable[[], None], noise: torch.Generator) -> Callable[[], None]:
-    if noise.device.type == "cuda":
-        return Replay(move, [noise], "sampling")
-    return move
-
-
 class RowSampler:
     """Rows from noise, of one number at a time: what was recorded is used again.
 
@@ -248,8 +241,8 @@ class RowSampler:
         self._moves = _Ladder(net, x, ladder(count, device), noise)
         self._count, self._bf16 = count, bf16
         self._net, self._noise = net, noise
-        self._down = _recorded(self._moves.down, noise)
-        self._up = _recorded(self._moves.up, noise)
+        self._down = recorded(self._moves.down, noise, "sampling")
+        self._up = recorded(self._moves.up, noise, "sampling")
 
     def hold(self, known: Tensor, is_known: Tensor) -> RowSampler:
         """Keep entries [n, width] that are known where the mask says so.

@@ -26,11 +26,11 @@ import torch
 from torch import Tensor, nn
 
 from augmask.baselines.blocks import Blocks, Rows, in_pieces, on_device
-from augmask.baselines.descent import Clock, Descent, first_weights, generator
+from augmask.baselines.descent import Clock, Descent, generator
 from augmask.baselines.epochs import learn_for
 from augmask.baselines.missdiff_net import MissDiffNet
 from augmask.device import fast_products
-from augmask.diffusion.noise import Noise, normal_like, uniform_like
+from augmask.diffusion.noise import Noise, first_weights, normal_like, uniform_like
 from augmask.errors import UsageError
 from augmask.rng import stream_seed
 from augmask.table.carrier import FloatArray, Table

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from augmask.baselines.blocks import Blocks, Rows, in_pieces, on_device
-from augmask.baselines.descent import Clock, Descent, first_weights, generator
+from augmask.baselines.descent import Clock, Descent, generator
 from augmask.baselines.epochs import learn_for
 from augmask.diffusion.nets import mlp, product
-from augmask.diffusion.noise import Noise, normal_like
+from augmask.diffusion.noise import Noise, first_weights, normal_like
 from augmask.errors import UsageError
 from augmask.rng import stream, stream_seed
 from augmask.table.carrier import Layout, Table

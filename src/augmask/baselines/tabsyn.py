@@ -24,13 +24,13 @@ from augmask.baselines.descent import (
     Descent,
     Schedule,
     descend,
-    first_weights,
     generator,
     held_out,
 )
 from augmask.baselines.edm_rows import SIGMA_DATA, RowDenoiser, RowSampler, deep
 from augmask.baselines.tabsyn_vae import TokenVae, VaeSettings, learn_vae
 from augmask.device import fast_products
+from augmask.diffusion.noise import first_weights
 from augmask.rng import stream_seed
 from augmask.table.carrier import Table
 

@@ -109,15 +109,11 @@ def build_backbone(
 ) -> Backbone:
     """Build a backbone whose first weights depend on `seed` alone.
 
-    torch modules draw their weights from torch's default generator. It is lent the
-    state of our own stream while the module is built and given back as it was, so
-    that a user's backbone is reproducible too and nobody's global state moves.
+    So a user's backbone is reproducible too.
     """
-    import torch
+    from augmask.diffusion.noise import first_weights
 
-    ours = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.set_state(ours.get_state())
+    with first_weights(seed):
         built = resolve_backbone(backbone)(layout, **keywords)
     lacking = [name for name in NEEDED if not hasattr(built, name)]
     if lacking:

@@ -8,7 +8,8 @@ order from the same generator (`drawn`), and handed out again (`Tape`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -88,3 +89,17 @@ def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:
     (True, True)
     """
     return [_draw(each, generator) for each in asked]
+
+
+@contextmanager
+def first_weights(seed: int) -> Iterator[None]:
+    """Let modules that are made here draw their weights from a stream of their own.
+
+    torch modules draw them from torch's default generator. It is lent the state of our
+    stream for a while and given back as it was, so nobody's global state moves.
+    """
+    ours = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        # not torch.manual_seed(), which would move the global state of GPUs too
+        torch.default_generator.set_state(ours.get_state())
+        yield

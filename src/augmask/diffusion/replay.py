@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from augmask.diffusion.noise import Noise
+
 log = logging.getLogger("augmask")
 
 # steps that run as they are before the recording, so that every lazy allocation of
@@ -89,3 +91,10 @@ class Replay:
         # on a busy GPU that could come after a replay has set them right.
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         self._graph = graph
+
+
+def recorded(step: Callable[[], None], noise: Noise, what: str) -> Callable[[], None]:
+    """Return the step, recorded where it draws from a CUDA generator."""
+    if isinstance(noise, torch.Generator) and noise.device.type == "cuda":
+        return Replay(step, [noise], what)
+    return step

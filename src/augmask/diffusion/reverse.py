@@ -19,7 +19,7 @@ number, and must not branch on `i`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from torch import Tensor
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise
-from augmask.diffusion.replay import Replay
+from augmask.diffusion.replay import recorded
 from augmask.errors import UsageError
 
 # tensors whose first dimension is the row; shapes stay the same from step to step
@@ -175,13 +175,6 @@ def way_for_known(backbone: Any) -> Way:
     return way
 
 
-def _recorded(move: Callable[[], None], noise: Noise) -> Callable[[], None]:
-    """Return the move, recorded where it draws from a CUDA generator."""
-    if isinstance(noise, torch.Generator) and noise.device.type == "cuda":
-        return Replay(move, [noise], "sampling")
-    return move
-
-
 @torch.no_grad()
 def follow(way: Way, n: int, noise: Noise, known: Known | None = None) -> Batch:
     """Return `n` rows at the end of the way.
@@ -205,8 +198,8 @@ def follow(way: Way, n: int, noise: Noise, known: Known | None = None) -> Batch:
             part.copy_(value)
 
     moves = {
-        True: _recorded(lambda: write(taken.step(state, i, noise)), noise),
-        False: _recorded(lambda: write(taken.again(state, i, noise)), noise),
+        True: recorded(lambda: write(taken.step(state, i, noise)), noise, "sampling"),
+        False: recorded(lambda: write(taken.again(state, i, noise)), noise, "sampling"),
     }
     rounds = 1 if known is None else known.rounds
     for down, place in _path(way.levels, way.n_steps, rounds):

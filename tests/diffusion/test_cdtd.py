@@ -13,6 +13,7 @@ from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
 from augmask.diffusion.schedule import TimeWarp
+from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
 
 SIZES = {"width": 12, "depth": 2, "time_width": 8}
@@ -209,6 +210,8 @@ def test_the_anchor_is_the_share_of_pairs_not_seen_together(make_table):
     published = CDTD(table.layout, **SIZES, anchor=0.0)
     published.init_from_data(table)
     assert published.warp.anchor.item() == 0
+    with pytest.raises(UsageError, match="anchor must lie between 0 and 1"):
+        CDTD(table.layout, **SIZES, anchor=1.5)
 
 
 def test_an_anchored_warp_spends_that_share_of_its_time_at_the_start():

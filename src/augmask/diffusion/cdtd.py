@@ -121,6 +121,8 @@ class CDTD(nn.Module):
         anchor: float | None = None,
     ) -> None:
         super().__init__()
+        if anchor is not None and not 0 <= anchor <= 1:
+            raise UsageError(f"anchor must lie between 0 and 1, got {anchor!r}")
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
         self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots

@@ -205,7 +205,7 @@ def test_a_recorded_step_is_the_step(monkeypatch):
     def learned(recorded):
         if not recorded:
             monkeypatch.setattr(
-                "augmask.baselines.descent.Replay", lambda step, *_: step
+                "augmask.baselines.descent.recorded", lambda step, *_: step
             )
         noise = generator(torch.device("cuda"), 0)
         with first_weights(0):

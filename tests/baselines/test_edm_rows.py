@@ -127,6 +127,6 @@ def test_recorded_moves_are_the_moves(monkeypatch):
         return [sampler.draw(repeats=3).clone() for _ in range(2)]
 
     recorded = drawn()
-    monkeypatch.setattr("augmask.baselines.edm_rows.Replay", lambda move, *_: move)
+    monkeypatch.setattr("augmask.baselines.edm_rows.recorded", lambda move, *_: move)
     for found, expected in zip(recorded, drawn(), strict=True):
         assert torch.allclose(found, expected, atol=1e-3)

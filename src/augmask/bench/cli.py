@@ -288,17 +288,26 @@ def table(
         str | None,
         typer.Option(help="method to test against; by default the best baseline"),
     ] = None,
+    scores: Annotated[
+        Path | None, typer.Option(help="CSV file for the scores, one line a run")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the rank table; write it as Markdown, CSV and LaTeX beside the results."""
     from augmask.bench import layout
     from augmask.bench.gain import gains
     from augmask.bench.ranks import rank_table
+    from augmask.bench.results import save_scores
     from augmask.files import written_whole
     from augmask.rng import stream
 
+    if scores is not None and scores.suffix != ".csv":
+        raise UsageError(f"--scores must be a .csv file, got {scores}")
     frame, folder = _results(plan_file, out)
     written: list[str] = []
+    if scores is not None:
+        save_scores(scores, frame)
+        written.append(str(scores))
     ranks: dict[str, Any] = {}
     for mechanism in frame["mechanism"].unique():
         try:

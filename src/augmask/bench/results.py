@@ -39,6 +39,12 @@ COLUMNS: dict[str, str] = {
     **dict.fromkeys(["rows", "columns", "steps"], "float64"),
     **dict.fromkeys(["real", "stopped", "device", "commit", "versions", "date"], "str"),
 }
+# what a reader of a published result file wants of them
+PUBLISHED = (
+    *("dataset", "mechanism", "ratio", "seed", "method", "status", "reason"),
+    *(*METRICS, "mle_real", "mle_synthetic", *SECONDS, "steps", "device"),
+    *("commit", "versions", "date"),
+)
 # whether it ran depends on the machine; on another one it is tried again
 FINAL = ("done", "failed")
 
@@ -187,3 +193,9 @@ def save_table(out: Path, frame: pd.DataFrame) -> Path:
     with written_whole(path) as part:
         frame.to_parquet(part, index=False)
     return path
+
+
+def save_scores(path: Path, frame: pd.DataFrame) -> None:
+    """Write the scores of all runs as text to keep or to publish, one line each."""
+    with written_whole(path) as part:
+        frame[list(PUBLISHED)].round(4).to_csv(part, index=False, lineterminator="\n")

@@ -142,7 +142,9 @@ def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> Non
 Member = tuple[int, str]  # seed and strategy
 
 
-def model_of(folder: Path, backbone: str, seed: int, strategy: str) -> am.AugMask:
+def model_of(
+    folder: Path, backbone: str, seed: int, strategy: str, preset: str, options: dict
+) -> am.AugMask:
     """Return what is to be trained, on completions that were drawn before."""
     augmenter, supervise, draws = STRATEGIES[strategy]
     rule = augmenter if augmenter == "mean" else Prepared(folder / "draws.npz")
@@ -151,13 +153,21 @@ def model_of(folder: Path, backbone: str, seed: int, strategy: str) -> am.AugMas
         backbone=kind,
         augmenter=rule,
         supervise=supervise,
-        preset="paper",
-        options={"draws": draws, **keywords},
+        preset=preset,
+        options={"draws": draws, **keywords, **options},
         seed=seed,
     )
 
 
-def job(work: Path, out: Path, name: str, backbone: str, members: list[Member]) -> None:
+def job(
+    work: Path,
+    out: Path,
+    name: str,
+    backbone: str,
+    members: list[Member],
+    preset: str,
+    options: dict,
+) -> None:
     """Train strategies and seeds of one table together; sample as many rows each."""
     import torch
 
@@ -166,7 +176,7 @@ def job(work: Path, out: Path, name: str, backbone: str, members: list[Member]) 
         folder = work / f"{name}-{seed}"
         source = "train" if strategy == "Complete" else "holed"
         tables.append(pd.read_parquet(folder / f"{source}.parquet"))
-        models.append(model_of(folder, backbone, seed, strategy))
+        models.append(model_of(folder, backbone, seed, strategy, preset, options))
     began = time.monotonic()
     # kinds of columns are the same for all seeds
     am.fit_together(models, tables, schema=work / f"{name}-{members[0][0]}/schema.toml")
@@ -199,7 +209,13 @@ def job(work: Path, out: Path, name: str, backbone: str, members: list[Member]) 
     print(f"{name} {backbone}: {len(members)} in {fitted - began:.0f} s", flush=True)
 
 
-def run(work: Path, out: Path, runs: list[tuple[str, int, str, str]], at_once: int):
+def run(
+    work: Path,
+    out: Path,
+    runs: list[tuple[str, int, str, str]],
+    at_once: int,
+    trial: list[str],
+) -> None:
     """Train what is not there yet, all runs of one table and backbone together."""
     out.mkdir(parents=True, exist_ok=True)
     groups: dict[tuple[str, str], list[Member]] = {}
@@ -211,6 +227,7 @@ def run(work: Path, out: Path, runs: list[tuple[str, int, str, str]], at_once: i
         command = [sys.executable, "-W", "ignore", __file__, "job", str(work), str(out)]
         command += ["--tables", group[0], "--backbones", group[1], "--members"]
         command += [f"{seed}:{strategy}" for seed, strategy in groups[group]]
+        command += trial
         subprocess.run(command, check=False)
 
     with ThreadPoolExecutor(at_once) as pool:
@@ -319,6 +336,12 @@ def main() -> None:
         "--members", nargs="+", default=[], help="of a job, as SEED:STRATEGY"
     )
     parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--preset", default="paper", help="of a trial")
+    parser.add_argument(
+        "--options",
+        default="{}",
+        help="settings of a trial, as JSON; give it an OUT and a --result of its own",
+    )
     parser.add_argument(
         "--result", type=Path, default=Path("benchmarks/results/paper_setting.csv")
     )
@@ -327,11 +350,13 @@ def main() -> None:
     if a.stage == "prepare":
         prepare(a.work, a.tables, a.seeds, a.ratio)
     elif a.stage == "run":
-        run(a.work, a.out, runs, a.at_once)
+        trial = ["--preset", a.preset, "--options", a.options]
+        run(a.work, a.out, runs, a.at_once, trial)
     elif a.stage == "job":
         members = [m.split(":") for m in a.members]
         members = [(int(seed), strategy) for seed, strategy in members]
-        job(a.work, a.out, a.tables[0], a.backbones[0], members)
+        options = json.loads(a.options)
+        job(a.work, a.out, a.tables[0], a.backbones[0], members, a.preset, options)
     else:
         score(a.work, a.out, runs, a.result)
         write_facts(a.out, runs, a.result.with_suffix(".json"))

@@ -126,4 +126,4 @@ bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, a
 	$(BIN)/python benchmarks/front.py plot
 
 clean:          ## forget the environments, the demo's output and results of plans
-	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-small-results front-results
+	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results

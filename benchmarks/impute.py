@@ -70,8 +70,14 @@ def prepare(options: argparse.Namespace) -> None:
         print(f"{folder}: {rule} in {time.monotonic() - began:.0f} s")
 
 
-def scores(holed, true, frames: list[pd.DataFrame], numeric) -> dict[str, float]:
-    """Score m completions on removed cells; columns count alike."""
+def scores(
+    holed, true, frames: list[pd.DataFrame], numeric, best: pd.DataFrame | None = None
+) -> dict[str, float]:
+    """Score m completions on removed cells; columns count alike.
+
+    Levels are guessed as in `best`, which one completion is itself.
+    """
+    best = frames[0] if best is None else best
     from scipy import stats
 
     found: dict[str, list[float]] = {k: [] for k in ("rmse", "accuracy", "variance")}
@@ -81,8 +87,8 @@ def scores(holed, true, frames: list[pd.DataFrame], numeric) -> dict[str, float]
         if not hole.any():
             continue
         if name not in numeric:
-            guess = pd.concat([f[name][hole] for f in frames], axis=1).mode(axis=1)[0]
-            found["accuracy"].append(float((guess == true[name][hole]).mean()))
+            right = best[name][hole] == true[name][hole]
+            found["accuracy"].append(float(right.mean()))
             continue
         draws = np.stack([f[name].to_numpy(float)[hole] for f in frames])
         real, mean = true[name].to_numpy(float)[hole], draws.mean(0)
@@ -142,9 +148,10 @@ def run(options: argparse.Namespace) -> None:
     began = time.monotonic()
     found = model.impute(part, draws=options.draws, seed=options.seed)
     imputed = time.monotonic() - began
-    frames = [found] if options.draws == 1 else list(found)
+    single = options.draws == 1
+    frames, best = ([found], found) if single else (list(found), found.best())
     numeric = codec.layout.num_names
-    lines = {options.backbone: scores(part, truth, frames, numeric)}
+    lines = {options.backbone: scores(part, truth, frames, numeric, best)}
     lines[options.backbone]["times sampling"] = imputed / sampled
     for name, frame in rivals.items():
         rows = frame.iloc[few].reset_index(drop=True)

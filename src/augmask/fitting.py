@@ -87,13 +87,19 @@ class Ready:
 
 
 def _filled(
-    augmenter: Any, table: Table, settings: Settings, seed: int, progress: Progress
+    augmenter: Any,
+    table: Table,
+    codec: Codec,
+    settings: Settings,
+    seed: int,
+    progress: Progress,
 ) -> Completions:
     draws = Draws.parse(settings.draws)
+    # where equal numbers are one point, a number between two points is a hole
+    settle = codec.settled if settings.ties == "middle" else None
+    rng = stream(seed, "fill")
     return filled_once(
-        lambda: complete(augmenter, table, draws, stream(seed, "fill"), progress),
-        table,
-        draws,
+        lambda: complete(augmenter, table, draws, rng, progress, settle), table, draws
     )
 
 
@@ -179,7 +185,7 @@ def make_ready(
     # the frame is the largest thing around, and all is in the table now
     del frame
     pa.default_memory_pool().release_unused()
-    completions = _filled(augmenter, table, settings, seed, progress)
+    completions = _filled(augmenter, table, codec, settings, seed, progress)
     layout = completions.table.layout
     # the first member is the model without others
     seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]

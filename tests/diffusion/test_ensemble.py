@@ -8,7 +8,7 @@ import torch
 from augmask.diffusion import BACKBONES, build_members
 from augmask.diffusion.base import Batch
 from augmask.diffusion.ensemble import Ensemble, EnsembleWay
-from augmask.diffusion.reverse import Known, follow, way_for_known
+from augmask.diffusion.reverse import Known, follow_around, way_for_known
 from augmask.table.carrier import Layout
 
 LAYOUT = Layout(("x", "y"), ("a",), (3,))
@@ -46,7 +46,7 @@ def test_known_cells_come_back_and_the_others_are_drawn(backbone, n):
     known = torch.zeros(n, 2, dtype=torch.bool)
     known[:, 0] = True
     cells = Known(clean, known, torch.ones(n, 1, dtype=torch.bool))
-    rows = follow(way_for_known(both), n, seeded(), cells)
+    rows, _ = follow_around(way_for_known(both), seeded(), cells)
     assert torch.equal(rows.num[:, 0], num[:, 0])
     assert torch.equal(rows.cat, clean.cat)
     assert not torch.equal(rows.num[:, 1], num[:, 1])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from augmask.diffusion import BACKBONES, build_backbone, resolve_backbone
 from augmask.diffusion.base import Batch
-from augmask.diffusion.reverse import Known, _Held, follow, way_for_known
+from augmask.diffusion.reverse import Known, _Held, follow, follow_around, way_for_known
 from augmask.errors import UsageError
 
 SIZES = {"width": 12, "depth": 1, "time_width": 8}
@@ -74,15 +76,18 @@ def test_known_cells_come_back_and_the_rest_is_legal(
     table = make_table(n=30, n_num=n_num, cards=cards)
     model, batch = model_of(backbone, table), batch_of(table)
     mask = torch.from_numpy(table.observed)
-    known = Known(batch, mask[:, :n_num], mask[:, n_num:], rounds=2)
+    known = Known(
+        batch, mask[:, :n_num], mask[:, n_num:], rounds=2, repeated=(0.1, 3.0)
+    )
     way = model.way(5, solver)
-    num, cat = follow(way, 30, seeded(), known)
+    (num, cat), belief = follow_around(way, seeded(), known)
+    assert belief.shape == (30, 0)
     assert torch.equal(num[known.num], batch.num[known.num])
     assert torch.equal(cat[known.cat], batch.cat[known.cat])
     assert num.isfinite().all()
     assert (cat >= 0).all()
     assert (cat < torch.tensor(cards, dtype=torch.long)).all()
-    same = follow(way, 30, seeded(), known)
+    same, _ = follow_around(way, seeded(), known)
     assert torch.equal(same.num, num)
     assert torch.equal(same.cat, cat)
 
@@ -93,9 +98,36 @@ def test_without_known_cells_nothing_changes(make_table, backbone, solver):
     model, none = model_of(backbone, table), torch.zeros(30, 2, dtype=torch.bool)
     way = model.way(5, solver)
     free = follow(way, 30, seeded())
-    held = follow(way, 30, seeded(), Known(batch_of(table), none, none, rounds=1))
+    known = Known(batch_of(table), none, none)
+    held, _ = follow_around(way, seeded(), known)
     assert torch.equal(free.num, held.num)
     assert torch.equal(free.cat, held.cat)
+
+
+@every_solver
+@pytest.mark.parametrize("reserved", [False, True])
+def test_beliefs_are_collected_for_every_level_that_can_be_emitted(
+    make_table, backbone, solver, reserved
+):
+    table = make_table(n=30, cards=(2, 5))
+    if reserved:
+        table = table.filled(
+            table.num, table.cat, replace(table.layout, cards=(3, 6), reserved=True)
+        )
+    model, mask = model_of(backbone, table), torch.from_numpy(table.observed)
+    known = Known(batch_of(table), mask[:, :2], mask[:, 2:], believe=True)
+    rows, belief = follow_around(model.way(20, solver), seeded(), known)
+    assert belief.shape == (30, 2 + 5)
+    assert (belief >= 0).all()
+    sums = torch.stack([belief[:, :2].sum(1), belief[:, 2:].sum(1)], 1)
+    # as often for every row and column, and at least once
+    assert sums.min() > 0.99
+    torch.testing.assert_close(sums, sums[:1, :1].expand_as(sums))
+    # and the rows are those of somebody who does not ask
+    silent = Known(batch_of(table), mask[:, :2], mask[:, 2:])
+    same, _ = follow_around(model.way(20, solver), seeded(), silent)
+    assert torch.equal(rows.num, same.num)
+    assert torch.equal(rows.cat, same.cat)
 
 
 @pytest.mark.parametrize("backbone", list(BACKBONES))

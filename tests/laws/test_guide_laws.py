@@ -12,7 +12,7 @@ import torch
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.reverse import Known, follow, way_for_known
+from augmask.diffusion.reverse import Known, follow_around, way_for_known
 from augmask.diffusion.tabddpm import TabDDPM, cosine_signal
 from augmask.diffusion.tabdiff import TabDiff
 from augmask.table.carrier import Layout
@@ -83,10 +83,16 @@ def test_unknown_cells_have_the_law_that_the_known_ones_leave(backbone):
 
     cells = known.repeat(DRAWS, 1)
     batch = Batch(rows.repeat(DRAWS, 1), torch.zeros(N * DRAWS, 0, dtype=torch.long))
-    held = Known(batch, cells, torch.zeros(N * DRAWS, 0, dtype=torch.bool))
     model = exact(backbone)
-    num = follow(way_for_known(model), N * DRAWS, generator, held).num
-    draws = num.view(DRAWS, N, 3)
+    held = Known(
+        batch,
+        cells,
+        torch.zeros(N * DRAWS, 0, dtype=torch.bool),
+        model.guided.rounds,
+        model.guided.repeated,
+    )
+    rows_drawn, _ = follow_around(way_for_known(model), generator, held)
+    draws = rows_drawn.num.view(DRAWS, N, 3)
 
     assert torch.equal(draws[:, known], rows[known].expand(DRAWS, -1))
     hole = ~known
@@ -96,3 +102,53 @@ def test_unknown_cells_have_the_law_that_the_known_ones_leave(backbone):
     # conditional standard deviation beyond the noise of so many draws
     miss = (draws.mean(0) - mean)[hole].square().mean().item() - expected / DRAWS
     assert miss < 0.25**2 * expected
+
+
+PRIOR = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+
+
+def exact_category(backbone, n):
+    """Return a model of one category whose network knows all there is to know.
+
+    What TabDDPM learns to say of a cell leaves the cell itself out: only then is the
+    step that it takes with it the right one.
+    """
+    layout = Layout((), ("c",), (3,))
+    log_prior = PRIOR.log()
+    if backbone == "cdtd":
+        model = CDTD(layout, low_noise=100.0, **SIZES).double()
+        points = model._points().detach()
+
+        def denoise(x, x_cat, sigma, _time):
+            far = (x_cat[:, None] - points).square().sum(2)
+            return x, log_prior - far / (2 * sigma[:, 1:].square())
+
+        model._denoise = denoise
+    elif backbone == "tabdiff":
+        model = TabDiff(layout, learnable=False, **SIZES).double()
+        model._denoise = lambda x, _c, _m, _s, _t: (x, log_prior.expand(n, 3))
+    else:
+        model = TabDDPM(layout, **SIZES).double()
+        model._predict = lambda x, _o, _t: (x, log_prior.expand(n, 3))
+    return model
+
+
+@pytest.mark.parametrize("backbone", ["cdtd", "tabdiff", "tabddpm"])
+def test_beliefs_are_on_average_what_is_drawn(backbone):
+    """E p(c | noisy c) is p(c), at every level of noise."""
+    n = 4000
+    generator = torch.Generator().manual_seed(0)
+    batch = Batch(
+        torch.zeros(n, 0, dtype=torch.float64), torch.zeros(n, 1, dtype=torch.long)
+    )
+    nothing = torch.zeros(n, 1, dtype=torch.bool)
+    model = exact_category(backbone, n)
+    *_, rounds, repeated = model.guided
+    known = Known(batch, nothing[:, :0], nothing, rounds, repeated, believe=True)
+    rows, belief = follow_around(way_for_known(model), generator, known)
+    share = (belief / belief.sum(1, keepdim=True)).mean(0)
+    drawn = torch.bincount(rows.cat[:, 0], minlength=3) / n
+    # four standard errors of a share of n draws
+    near = 4 * (PRIOR * (1 - PRIOR) / n).sqrt().max().item()
+    torch.testing.assert_close(share, PRIOR, atol=near, rtol=0)
+    torch.testing.assert_close(drawn.double(), PRIOR, atol=near, rtol=0)

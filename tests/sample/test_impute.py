@@ -116,10 +116,10 @@ def test_a_hole_that_is_a_level_is_a_value():
 def test_rows_without_a_hole_are_not_run(model, monkeypatch):
     sizes, inner = [], module.complete_rows
 
-    def watched(backbone, num, cat, known, generator):
+    def watched(backbone, num, cat, known, generator, **options):
         sizes.append(len(num))
         assert not known.all(axis=1).any()
-        return inner(backbone, num, cat, known, generator)
+        return inner(backbone, num, cat, known, generator, **options)
 
     monkeypatch.setattr(module, "complete_rows", watched)
     whole = model.impute(make_frame())
@@ -162,3 +162,44 @@ def test_a_frame_that_does_not_fit_is_refused_in_one_sentence(model):
         model.impute(frame, draws=0)
     with pytest.raises(DataError, match="was learned as"):
         model.impute(frame.assign(age="old"))
+
+
+def test_beliefs_name_every_level_and_no_code_is_averaged():
+    """Rare levels share what is believed of them; kept holes are no answer."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=800)
+    job = np.where(x > 0, "smith", "cook")
+    job = np.where(rng.random(800) < 0.2, [f"rare{i}" for i in range(800)], job)
+    frame = pd.DataFrame({"x": x, "job": job, "bonus": rng.choice([None, "a"], 800)})
+    frame["grade"] = np.where(x > 0, 30, 10)
+    frame = frame.astype({"job": object, "grade": object})
+    frame.loc[rng.random(800) < 0.3, ["job", "grade"]] = None
+    strange = frame.assign(bonus=frame["bonus"].where(x < 1, "b"))
+    options = TINY | {"steps": 300, "width": 64, "depth": 2, "sampling_batch": 4000}
+    kinds = {"bonus": {"hole": "level"}, "job": "category", "grade": "category"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AugMask("tabddpm", "ecdf", preset="fast", options=options, device="cpu")
+        found = model.fit(frame, schema=kinds).impute(strange, draws=5)
+    column = model.schema_["job"]
+    assert len(column.folded) > 5
+    levels, shares = found._filled["job"].belief
+    assert list(levels) == [*column.levels, *(level for level, _ in column.folded)]
+    np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-5)
+    rare = shares[:, len(column.levels) :]
+    np.testing.assert_allclose(rare, rare[:, :1] * np.ones_like(rare), rtol=1e-5)
+    hole = frame["job"].isna().to_numpy()
+    told = pd.DataFrame(shares, columns=levels)
+    assert (told["smith"] > told["cook"])[x[hole] > 1].mean() > 0.9
+    assert (told["cook"] > told["smith"])[x[hole] < -1].mean() > 0.9
+    # "b" was never seen; the answer may be "a", not another hole
+    assert list(found._filled["bonus"].belief.levels) == ["a"]
+
+    best, summary = found.best(), found.summary()
+    assert set(best["grade"]) == {10, 30}
+    for name in ("job", "grade", "bonus"):
+        mine = summary[summary["column"] == name].set_index("row")
+        assert (mine["mode"] == best[name][mine.index]).all()
+        assert mine["mean"].isna().all()
+    # finer than fifths
+    assert ((summary["probability"] * 5) % 1).between(0.01, 0.99).any()

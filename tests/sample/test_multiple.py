@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from augmask.errors import UsageError
-from augmask.sample.multiple import Filled, Imputations, pool
+from augmask.sample.multiple import Filled, Imputations, Shares, pool
 
 
 def made(draws: int = 4) -> Imputations:
@@ -76,6 +76,19 @@ def test_the_summary_says_what_the_draws_say():
     assert (job["mode"], job["probability"]) == ("cook", 0.75)
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     assert job["entropy"] == pytest.approx(entropy)
+
+
+def test_of_categories_the_model_is_believed_more_than_a_count_of_draws():
+    found, belief = made(), Shares(["cook", "smith"], np.array([[0.3, 0.7]]))
+    job = found._filled["job"]._replace(belief=belief)
+    found = Imputations(found._frame, found._filled | {"job": job}, 4)
+    told = found.summary().set_index("column").loc["job"]
+    assert (told["mode"], told["probability"]) == ("smith", 0.7)
+    entropy = -(0.7 * np.log(0.7) + 0.3 * np.log(0.3))
+    assert told["entropy"] == pytest.approx(entropy)
+    assert found.best()["job"].iloc[0] == "smith"
+    # the draws themselves stay as they are
+    assert [frame["job"].iloc[0] for frame in found] == ["cook"] * 3 + ["smith"]
 
 
 @pytest.mark.parametrize("draws", [6, 40])

@@ -29,7 +29,7 @@ from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
 from augmask.diffusion.noise import Noise, normal_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
-from augmask.diffusion.reverse import follow
+from augmask.diffusion.reverse import Guide, follow
 from augmask.diffusion.schedule import TimeWarp, low_discrepancy
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
@@ -105,7 +105,7 @@ class CDTD(nn.Module):
 
     reduction: Reduction = "batch"
     solvers = ("euler", "multistep")
-    guided = (30, "multistep")
+    guided = Guide(30, "multistep")
     group: Tensor
     entropy: Tensor
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise, normal_like
-from augmask.diffusion.reverse import State, at, corrected
+from augmask.diffusion.reverse import State, at, believed, corrected
 
 if TYPE_CHECKING:
     from augmask.diffusion.cdtd import CDTD
@@ -25,7 +25,7 @@ class CDTDWay:
     """See `augmask.diffusion.reverse.Way`.
 
     The state holds numbers, points of categories (flat), what both were denoised to in
-    the step before, and whether that may be used (0 or 1 per row).
+    the step before, whether that may be used (0 or 1 per row), and beliefs.
     """
 
     # a start leads to nearly the same row by few steps as by many
@@ -33,6 +33,7 @@ class CDTDWay:
 
     def __init__(self, model: CDTD, steps: int, solver: str) -> None:
         self.model, self.n_steps = model, steps
+        self.n_slots = len(model.ragged.emitted)
         self.points = model._points()
         slots = torch.arange(model.ragged.n_slots, device=self.points.device)
         block = self.points.new_zeros(len(slots), model.n_cat, model.cat_width)
@@ -58,13 +59,15 @@ class CDTDWay:
         x_num = s_num * normal_like(like(n, self.model.n_num), noise)
         x_cat = s_cat * normal_like(like(n, self.block.shape[1]), noise)
         nothing = torch.zeros_like
-        return x_num, x_cat, nothing(x_num), nothing(x_cat), x_num.new_zeros(n, 1)
+        usable, room = x_num.new_zeros(n, 1), like(n, 0)
+        return x_num, x_cat, nothing(x_num), nothing(x_cat), usable, room
 
     def step(self, state: State, i: Tensor, _noise: Noise) -> State:
         """Take a step of the solver; nothing is drawn."""
-        x_num, x_cat, before_num, before_cat, usable = state
+        x_num, x_cat, before_num, before_cat, usable, room = state
         d_num, logits = self._denoise(x_num, x_cat, i)
-        d_cat = self.model.ragged.softmax(logits) @ self.block
+        p = self.model.ragged.softmax(logits)
+        d_cat = p @ self.block
         ahead_num, ahead_cat = at(self.ahead, i).unbind(1)
         keep_num, keep_cat = at(self.keep, i).unbind(1)
         to_num = d_num + usable * ahead_num * (d_num - before_num)
@@ -75,6 +78,7 @@ class CDTDWay:
             d_num,
             d_cat,
             torch.ones_like(usable),
+            believed(p, self.model.ragged, room),
         )
 
     def finish(self, state: State, _noise: Noise) -> Batch:
@@ -103,7 +107,7 @@ class CDTDWay:
 
     def again(self, state: State, i: Tensor, noise: Noise) -> State:
         """Add noise of variance σ² - σ'²; what was denoised is of the wrong level."""
-        x_num, x_cat, *before, usable = state
+        x_num, x_cat, *before, usable, belief = state
         variance = at(self.sigma, i).square() - at(self.sigma, i + 1).square()
         s_num, s_cat = variance.sqrt().unbind(1)
         return (
@@ -111,6 +115,7 @@ class CDTDWay:
             x_cat + s_cat * normal_like(x_cat, noise),
             *before,
             torch.zeros_like(usable),
+            belief,
         )
 
     def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:

@@ -49,6 +49,7 @@ class Ragged(nn.Module):
     pad: Tensor
     place: Tensor
     forbidden: Tensor
+    emitted: Tensor
 
     def __init__(self, cards: tuple[int, ...], reserved: bool = False) -> None:
         super().__init__()
@@ -77,6 +78,8 @@ class Ragged(nn.Module):
         if reserved:
             forbidden[ends - 1] = True
         self.register_buffer("forbidden", forbidden, persistent=False)
+        emitted = torch.nonzero(~forbidden)[:, 0]
+        self.register_buffer("emitted", emitted, persistent=False)
 
     def slots(self, codes: Tensor) -> Tensor:
         """Return the slot of every code."""

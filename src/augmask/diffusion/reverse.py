@@ -13,21 +13,26 @@ denoised, and stays within what noise could be. Steps at middle levels are taken
 times, up by fresh noise and down again, which forgets what earlier levels did wrong.
 All rows go together, whatever is known of each.
 
+On its way down the network says at every level how likely it takes each level of a
+category to be. The mean of that over draws, at any level of noise, is how likely it is
+given the known cells, and tells more than which level each draw happened to end in.
+
 On a GPU the step is recorded once and replayed. So a step must not ask the device for a
 number, and must not branch on `i`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise
+from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.replay import recorded
 from augmask.errors import UsageError
 
@@ -36,10 +41,28 @@ State = tuple[Tensor, ...]
 
 # how much of the miss x - D a step corrects, and how far e may go
 GAIN, FARTHEST = 0.5, 0.75
-# levels between which steps are repeated: above, a row is lost in noise; below, its
-# cells have settled
-REPEATED = (0.1, 3.0)
-ROUNDS = 3
+# levels between which beliefs are collected: above, they do not know the row yet;
+# below, each follows what its own draw has settled on
+BELIEVED = (0.03, 0.3)
+
+
+class Guide(NamedTuple):
+    """How rows with known cells go: `Backbone.guided`.
+
+    Parameters
+    ----------
+    steps, solver : int, str
+        Of the way.
+    rounds : int
+        How often each step at a middle level is taken.
+    repeated : tuple of two floats
+        The middle levels: above, a row is lost in noise; below, its cells have settled.
+    """
+
+    steps: int
+    solver: str
+    rounds: int = 3
+    repeated: tuple[float, float] = (0.1, 3.0)
 
 
 class Way(Protocol):
@@ -48,10 +71,14 @@ class Way(Protocol):
     Place i = 0 .. n_steps is where step i starts, and `finish` after the last. Places
     come as whole numbers [] on the device. `levels` has the noise of every place,
     relative to numbers of variance one.
+
+    The last part of a state is what the last step believed of every level of every
+    category, [B, S], if there is room for it; `start` makes none, [B, 0].
     """
 
     n_steps: int
     levels: Sequence[float]
+    n_slots: int  # S
 
     def start(self, n: int, noise: Noise) -> State:
         """Return `n` rows of nothing but noise, at place 0."""
@@ -91,38 +118,46 @@ class Known:
         finite and a code of its column.
     num, cat : bool Tensor [B, d_num] and [B, d_cat]
         True where the cell is known.
-    rounds : int
-        How often each step at a middle level is taken.
+    rounds, repeated : int, tuple of two floats
+        As in `Guide`; each step is taken once unless told.
+    believe : bool
+        Whether to collect beliefs.
     """
 
     batch: Batch
     num: Tensor
     cat: Tensor
-    rounds: int = ROUNDS
+    rounds: int = 1
+    repeated: tuple[float, float] = (0.0, 0.0)
+    believe: bool = False
 
 
 class _Held:
-    """A way on which known cells are kept; the state ends with their e."""
+    """A way on which known cells are kept; states end with their e and the beliefs."""
 
     def __init__(self, way: Way, known: Known) -> None:
         self.way, self.known = way, known
-        self.n_steps, self.levels = way.n_steps, way.levels
         self.first = torch.zeros((), dtype=torch.long, device=known.num.device)
+        self.counts = torch.tensor(_counts(way), device=known.num.device)[:, None]
 
     def start(self, n: int, noise: Noise) -> State:
-        state, tilt = self.way.start(n, noise), self.way.tilt(self.known.batch)
-        return *self._hold(state, tilt, self.first, noise), *tilt
+        *state, room = self.way.start(n, noise)
+        if self.known.believe:
+            room = room.new_zeros(n, self.way.n_slots)
+        tilt = self.way.tilt(self.known.batch)
+        return *self._hold((*state, room), tilt, self.first, noise), *tilt, room
 
     def step(self, state: State, i: Tensor, noise: Noise) -> State:
-        state, tilt = self._split(state)
+        state, tilt, belief = self._split(state)
         state = self.way.step(state, i, noise)
         tilt = self.way.tilted(tilt, state, self.known.batch, i)
-        return *self._hold(state, tilt, i + 1, noise), *tilt
+        belief = belief + at(self.counts, i).to(belief) * state[-1]
+        return *self._hold(state, tilt, i + 1, noise), *tilt, belief
 
     def again(self, state: State, i: Tensor, noise: Noise) -> State:
-        state, tilt = self._split(state)
+        state, tilt, belief = self._split(state)
         state = self.way.again(state, i, noise)
-        return *self._hold(state, tilt, i, noise), *tilt
+        return *self._hold(state, tilt, i, noise), *tilt, belief
 
     def finish(self, state: State, noise: Noise) -> Batch:
         num, cat = self.way.finish(self._split(state)[0], noise)
@@ -136,22 +171,33 @@ class _Held:
         placed = self.way.placed(self.known.batch, tilt, i, noise)
         return self.way.merged(state, placed, self.known.num, self.known.cat)
 
-    def _split(self, state: State) -> tuple[State, State]:
-        own = len(state) - len(self.way.tilt(self.known.batch))
-        return state[:own], state[own:]
+    def _split(self, state: State) -> tuple[State, State, Tensor]:
+        own = len(state) - 1 - len(self.way.tilt(self.known.batch))
+        return state[:own], state[own:-1], state[-1]
+
+
+def _counts(way: Way) -> list[float]:
+    """Return for every place whether a belief there counts; it does at one at least."""
+    low, high = BELIEVED
+    passed = way.levels[: way.n_steps]
+    nearest = min(passed, key=lambda level: max(low / level, level / high), default=0.0)
+    return [float(low <= level <= high or level == nearest) for level in way.levels]
 
 
 def _path(
-    levels: Sequence[float], n_steps: int, rounds: int
+    levels: Sequence[float],
+    n_steps: int,
+    rounds: int,
+    repeated: tuple[float, float],
 ) -> Iterator[tuple[bool, int]]:
     """Yield the moves: whether down or up, and between which places i and i + 1.
 
     Examples
     --------
-    >>> list(_path([80.0, 1.0, 0.01], 2, 2))
+    >>> list(_path([80.0, 1.0, 0.01], 2, 2, (0.1, 3.0)))
     [(True, 0), (True, 1), (False, 1), (True, 1)]
     """
-    low, high = REPEATED
+    low, high = repeated
     for i in range(n_steps):
         yield True, i
         if low <= levels[i] <= high:
@@ -170,13 +216,13 @@ def way_for_known(backbone: Any) -> Way:
             f"a backbone needs the method way to fill or fix cells, and "
             f"{type(backbone).__name__} lacks it; see augmask.diffusion.reverse.Way"
         )
-    steps, solver = backbone.guided
+    steps, solver, *_ = backbone.guided
     way: Way = backbone.way(steps, solver)
     return way
 
 
 @torch.no_grad()
-def follow(way: Way, n: int, noise: Noise, known: Known | None = None) -> Batch:
+def follow(way: Way, n: int, noise: Noise) -> Batch:
     """Return `n` rows at the end of the way.
 
     Parameters
@@ -185,10 +231,40 @@ def follow(way: Way, n: int, noise: Noise, known: Known | None = None) -> Batch:
     n : int
     noise : torch.Generator
         On the device of the backbone.
-    known : Known, optional
-        What is known of these `n` rows; it comes back as it is.
     """
-    taken = way if known is None else _Held(way, known)
+    once = _path(way.levels, way.n_steps, 1, (0.0, 0.0))
+    return way.finish(_followed(way, n, noise, once), noise)
+
+
+@torch.no_grad()
+def follow_around(way: Way, noise: Noise, known: Known) -> tuple[Batch, Tensor]:
+    """Return rows at the end of the way, and what was believed of categories.
+
+    Parameters
+    ----------
+    way : Way
+    noise : torch.Generator
+        On the device of the backbone.
+    known : Known
+        What is known of the rows; it comes back as it is.
+
+    Returns
+    -------
+    rows : Batch
+    belief : Tensor [B, S]
+        Of every level of every category, not negative, to be divided by the sum over
+        the levels of a category; [B, 0] unless `known` asks for it.
+    """
+    held = _Held(way, known)
+    path = _path(way.levels, way.n_steps, known.rounds, known.repeated)
+    state = _followed(held, len(known.num), noise, path)
+    return held.finish(state, noise), state[-1]
+
+
+def _followed(
+    taken: Way | _Held, n: int, noise: Noise, path: Iterable[tuple[bool, int]]
+) -> State:
+    """Return the state before the last step."""
     # the state stays in place, so that a recorded step finds it
     state = tuple(part.clone() for part in taken.start(n, noise))
     i = torch.zeros((), dtype=torch.long, device=state[0].device)
@@ -201,11 +277,10 @@ def follow(way: Way, n: int, noise: Noise, known: Known | None = None) -> Batch:
         True: recorded(lambda: write(taken.step(state, i, noise)), noise, "sampling"),
         False: recorded(lambda: write(taken.again(state, i, noise)), noise, "sampling"),
     }
-    rounds = 1 if known is None else known.rounds
-    for down, place in _path(way.levels, way.n_steps, rounds):
+    for down, place in path:
         i.fill_(place)
         moves[down]()
-    return taken.finish(state, noise)
+    return state
 
 
 # -- for ways ----------------------------------------------------------------------
@@ -220,6 +295,11 @@ def at(table: Tensor, i: Tensor) -> Tensor:
     tensor([[3., 4.]])
     """
     return table.index_select(0, i.reshape(1))
+
+
+def believed(p: Tensor, ragged: Ragged, room: Tensor) -> Tensor:
+    """Return probabilities of all levels that can be emitted, if there is room."""
+    return p.index_select(1, ragged.emitted) if room.shape[1] else room
 
 
 def corrected(tilt: Tensor, clean: Tensor, denoised: Tensor, sigma: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from augmask.diffusion.nets import TimeEmbedding, mlp, product
 from augmask.diffusion.noise import Noise, normal_like, uniform_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
-from augmask.diffusion.reverse import follow
+from augmask.diffusion.reverse import Guide, follow
 from augmask.diffusion.schedule import low_discrepancy
 from augmask.diffusion.tabddpm_back import TabDDPMWay, sampling_times
 from augmask.errors import UsageError
@@ -140,7 +140,7 @@ class TabDDPM(nn.Module):
         if timesteps < 2:
             raise UsageError(f"timesteps must be at least 2, got {timesteps}")
         self.n_num, self.timesteps = layout.n_num, timesteps
-        self.guided = (min(50, timesteps), "ancestral")
+        self.guided = Guide(min(40, timesteps), "ancestral", 20, (0.1, 0.5))
         self.log_onehot, self.clip = log_onehot, clip
         self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots

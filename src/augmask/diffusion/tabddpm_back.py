@@ -16,7 +16,7 @@ from torch import Tensor
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise, normal_like
-from augmask.diffusion.reverse import State, at, corrected
+from augmask.diffusion.reverse import State, at, believed, corrected
 
 if TYPE_CHECKING:
     from augmask.diffusion.tabddpm import Step, TabDDPM
@@ -67,7 +67,7 @@ def _moves(step: Step, solver: str) -> list[FloatArray]:
 class TabDDPMWay:
     """See `augmask.diffusion.reverse.Way`; the last step, to data, is `finish`.
 
-    The state holds numbers, codes, and what the numbers were denoised to.
+    The state holds numbers, codes, what the numbers were denoised to, and beliefs.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class TabDDPMWay:
     ) -> None:
         self.model, self.n_steps, self.solver = model, len(times) - 1, solver
         self.like = model.head.weight
+        self.n_slots = len(model.ragged.emitted)
 
         def table(columns: list[FloatArray]) -> Tensor:
             return torch.from_numpy(np.stack(columns, 1)).to(self.like)
@@ -91,7 +92,7 @@ class TabDDPMWay:
         like = self.like.new_empty
         x_num = normal_like(like(n, self.model.n_num), noise)
         x_cat = self.model._uniform_codes(like(n, len(self.model.cards)), noise)
-        return x_num, x_cat, torch.zeros_like(x_num)
+        return x_num, x_cat, torch.zeros_like(x_num), like(n, 0)
 
     def step(self, state: State, i: Tensor, noise: Noise) -> State:
         """Move numbers and draw categories."""
@@ -100,7 +101,7 @@ class TabDDPMWay:
     def finish(self, state: State, noise: Noise) -> Batch:
         """Take the last step, on which numbers get no fresh noise."""
         last = torch.tensor(self.n_steps, device=self.like.device)
-        x_num, x_cat, _ = self._step(state, last, noise, last=True)
+        x_num, x_cat, *_ = self._step(state, last, noise, last=True)
         return Batch(x_num, x_cat)
 
     def tilt(self, batch: Batch) -> State:
@@ -123,21 +124,21 @@ class TabDDPMWay:
         step = self._at(i)
         up = step._replace(signal=step.alpha, noise=step.beta)
         x_num, _, x_cat = self.model._noised(Batch(state[0], state[1]), up, noise)
-        return x_num, x_cat, state[2]
+        return x_num, x_cat, *state[2:]
 
     def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
         """Take known cells from `known`."""
         return (
             torch.where(num, known[0], state[0]),
             torch.where(cat, known[1], state[1]),
-            state[2],
+            *state[2:],
         )
 
     def _at(self, i: Tensor) -> Step:
         return self.make_step(*at(self.step_table, i).unbind(1))
 
     def _step(self, state: State, i: Tensor, noise: Noise, last: bool) -> State:
-        (x_num, x_cat, _), model = state, self.model
+        (x_num, x_cat, _, room), model = state, self.model
         onehot = model.ragged.one_hot(x_cat, x_num)
         eps_hat, logits = model._predict(x_num, onehot, at(self.times, i))
         move = Move(*at(self.moves, i).unbind(1))
@@ -150,4 +151,4 @@ class TabDDPMWay:
             x_num = x_num + move.fresh * normal_like(x_num, noise)
         p = model.ragged.softmax(logits.masked_fill(model.ragged.forbidden, -torch.inf))
         x_cat = model.ragged.draw(model._back(onehot, p, self._at(i)), noise)
-        return x_num, x_cat, x_0
+        return x_num, x_cat, x_0, believed(p, model.ragged, room)

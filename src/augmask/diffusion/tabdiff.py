@@ -31,7 +31,7 @@ from augmask.diffusion.power import (
 )
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction, Weight
-from augmask.diffusion.reverse import Way, follow
+from augmask.diffusion.reverse import Guide, Way, follow
 from augmask.diffusion.schedule import low_discrepancy
 from augmask.diffusion.tabdiff_back import HeunWay, MultistepWay
 from augmask.diffusion.tokens import Heads, Tokenizer, transformer
@@ -124,7 +124,7 @@ class TabDiff(nn.Module):
     # with attention written as it is for sampling, and were not tried again since.
     stacks = False
     solvers = ("heun", "multistep")
-    guided = (30, "multistep")
+    guided = Guide(30, "multistep")
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from torch import Tensor
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise, normal_like, uniform_like
 from augmask.diffusion.power import FIXED_R, power_mean, power_mean_time
-from augmask.diffusion.reverse import State, at, corrected
+from augmask.diffusion.reverse import State, at, believed, corrected
 
 if TYPE_CHECKING:
     from augmask.diffusion.tabdiff import TabDiff
@@ -28,12 +28,13 @@ class _TabDiffWay:
     """What both solvers share; the last step is part of `finish`.
 
     The state holds numbers, codes, which of them are masked, what the numbers were
-    denoised to, and whether the next step may use that (0 or 1 per row).
+    denoised to, whether the next step may use that (0 or 1 per row), and beliefs.
     """
 
     def __init__(self, model: TabDiff, steps: int) -> None:
         self.model, self.n_steps = model, steps - 1
         self.like = model.net.expand.weight
+        self.n_slots = len(model.ragged.emitted)
         kind: dict[str, Any] = {"dtype": self.like.dtype, "device": self.like.device}
         self.t = torch.linspace(1, 0, steps, **kind)
         self.sigma, self.mask = (
@@ -52,7 +53,8 @@ class _TabDiffWay:
         masked = x.new_ones(n, self.model.n_cat)
         # codes have no meaning under a mask
         cat = torch.zeros_like(masked, dtype=torch.long)
-        return x, cat, masked, torch.zeros_like(x), x.new_zeros(n, 1)
+        usable, room = x.new_zeros(n, 1), x.new_zeros(n, 0)
+        return x, cat, masked, torch.zeros_like(x), usable, room
 
     def step(self, state: State, i: Tensor, noise: Noise) -> State:
         """Take a step of the solver."""
@@ -79,12 +81,12 @@ class _TabDiffWay:
 
     def again(self, state: State, i: Tensor, noise: Noise) -> State:
         """Add noise of variance σ² - σ'², and mask a share of what was revealed."""
-        x, cat, masked, before, usable = state
+        x, cat, masked, before, usable, belief = state
         s, s_next = at(self.sigma, i), at(self.sigma, i + 1)
         m, m_next = at(self.mask, i), at(self.mask, i + 1)
         x = x + (s.square() - s_next.square()).sqrt() * normal_like(x, noise)
         masked = self._masked_again(masked, 1 - (1 - m) / (1 - m_next), noise)
-        return x, cat, masked, before, torch.zeros_like(usable)
+        return x, cat, masked, before, torch.zeros_like(usable), belief
 
     def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
         """Take known cells from `known`; the memory of the last step is kept."""
@@ -98,6 +100,18 @@ class _TabDiffWay:
     def _masked_again(self, masked: Tensor, share: Tensor, noise: Noise) -> Tensor:
         hide = uniform_like(torch.empty_like(masked), noise) < share
         return torch.where(hide, 1.0, masked)
+
+    def _believed(
+        self, logits: Tensor, cat: Tensor, masked: Tensor, room: Tensor
+    ) -> Tensor:
+        """Return what is believed of tokens; one that was revealed is sure."""
+        if not room.shape[1]:
+            return room
+        ragged = self.model.ragged
+        p = ragged.softmax(logits.masked_fill(ragged.forbidden, -torch.inf))
+        hidden = masked.index_select(1, ragged.column)
+        p = torch.where(hidden > 0, p, ragged.one_hot(cat, p))
+        return believed(p, ragged, room)
 
     def _reveal(
         self,
@@ -160,8 +174,9 @@ class HeunWay(_TabDiffWay):
         time = at(self.times, i + 1)
         d, _ = self.model._denoise(to, cat, masked, next_sigma, time)
         x = x + way * (slope + (to - d) / next_sigma) / 2
+        belief = self._believed(logits, cat, masked, state[5])
         cat, masked = self._revealed(logits, cat, masked, i, noise)
-        return x, cat, masked, first, state[4]
+        return x, cat, masked, first, state[4], belief
 
     def finish(self, state: State, noise: Noise) -> Batch:
         """Take the last step, to σ = 0, with one look only."""
@@ -201,15 +216,16 @@ class MultistepWay(_TabDiffWay):
 
     def step(self, state: State, i: Tensor, noise: Noise) -> State:
         """Take one look, and carry on the change since the last."""
-        x, cat, masked, before, usable = state
+        x, cat, masked, before, usable, room = state
         d, logits = self.model._denoise(
             x, cat, masked, at(self.sigma, i), at(self.times, i)
         )
         to = d + usable * at(self.ahead, i) * (d - before)
         x = torch.lerp(to, x, at(self.keep, i))
         mask, next_mask = at(self.mask, i), at(self.next_mask, i)
+        belief = self._believed(logits, cat, masked, room)
         cat, masked = self._reveal(logits, cat, masked, mask, next_mask, noise)
-        return x, cat, masked, d, torch.ones_like(usable)
+        return x, cat, masked, d, torch.ones_like(usable), belief
 
 
 def _next(levels: Tensor) -> Tensor:

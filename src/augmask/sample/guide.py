@@ -22,12 +22,28 @@ these very cells; `benchmarks/impute.py` measures on others (docs/impute.md).
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from augmask.device import fast_products
 from augmask.diffusion.base import Backbone, Batch
-from augmask.diffusion.reverse import ROUNDS, Known, Way, follow, way_for_known
+from augmask.diffusion.reverse import Known, Way, follow_around, way_for_known
 from augmask.table.carrier import BoolArray, CodeArray, FloatArray
+
+
+class Completed(NamedTuple):
+    """Rows without unknown cells, and what the network took categories to be.
+
+    `belief` [n, S] has a weight for every level of every category, not divided by the
+    sum over a category's levels; [n, 0] if it was not asked for.
+    """
+
+    num: FloatArray
+    cat: CodeArray
+    belief: npt.NDArray[np.float32]
 
 
 def complete_rows(
@@ -37,8 +53,9 @@ def complete_rows(
     known: BoolArray,
     generator: torch.Generator,
     way: Way | None = None,
-    rounds: int = ROUNDS,
-) -> tuple[FloatArray, CodeArray]:
+    rounds: int | None = None,
+    believe: bool = False,
+) -> Completed:
     """Return the rows with unknown cells drawn given the known ones.
 
     Parameters
@@ -52,8 +69,10 @@ def complete_rows(
     generator : torch.Generator
     way : Way, optional
         Instead of the one for known cells.
-    rounds : int
-        How often each step at a middle level is taken.
+    rounds : int, optional
+        How often each step at a middle level is taken, if not as `guided` says.
+    believe : bool
+        Whether to collect beliefs.
     """
     device, n_num = generator.device, num.shape[1]
     dtype = next(iter(backbone.parameters())).dtype
@@ -62,7 +81,20 @@ def complete_rows(
         torch.as_tensor(num, dtype=dtype, device=device),
         torch.as_tensor(cat, dtype=torch.long, device=device),
     )
-    cells = Known(batch, mask[:, :n_num], mask[:, n_num:], rounds)
+    way = way or way_for_known(backbone)
+    guide = cast(Any, backbone).guided
+    cells = Known(
+        batch,
+        mask[:, :n_num],
+        mask[:, n_num:],
+        guide.rounds if rounds is None else rounds,
+        guide.repeated,
+        believe,
+    )
     with fast_products(device):
-        rows = follow(way or way_for_known(backbone), len(num), generator, cells)
-    return rows.num.double().cpu().numpy(), rows.cat.int().cpu().numpy()
+        rows, belief = follow_around(way, generator, cells)
+    return Completed(
+        rows.num.double().cpu().numpy(),
+        rows.cat.int().cpu().numpy(),
+        belief.float().cpu().numpy(),
+    )

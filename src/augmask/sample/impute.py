@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 
@@ -15,14 +16,14 @@ from augmask.errors import AugMaskWarning, DataError, did_you_mean
 from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.guide import complete_rows
-from augmask.sample.multiple import Filled, Imputations, completed
+from augmask.sample.multiple import Filled, Imputations, Shares, completed
 from augmask.sample.source import Source
-from augmask.table.carrier import BoolArray, Table
+from augmask.table.carrier import BoolArray, FloatArray, Layout, Table
 from augmask.table.cells import Cells, read_cells
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.recover import to_boolean, to_datetime, to_float, to_integer
-from augmask.table.schema import Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema
 
 # so many values of a column are named in a warning
 NAMED = 5
@@ -141,26 +142,66 @@ def _first(frame: pd.DataFrame, holes: _Holes, drawn: pd.Series) -> pd.Series:
     return completed(series, rows, drawn)
 
 
+class _Belief:
+    """What the network took the holes of one column to be, summed over draws."""
+
+    def __init__(self, holes: _Holes, layout: Layout) -> None:
+        column = holes.column
+        self.column = column
+        self.slots: slice | None = None
+        if column.kind in NUMERIC:
+            return
+        ends = np.cumsum((0, *layout.cards))
+        j = layout.cat_names.index(column.name)
+        self.slots = slice(int(ends[j]), int(ends[j + 1]))
+        # where in `sums` a row of the frame is
+        self.place = np.cumsum(holes.fill) - 1
+        self.sums = np.zeros((holes.fill.sum(), layout.cards[j]), np.float32)
+
+    def add(self, rows: npt.NDArray[np.intp], belief: FloatArray) -> None:
+        if self.slots is not None:
+            # a batch may hold a row twice, in two draws
+            np.add.at(self.sums, self.place[rows], belief[:, self.slots])
+
+    def shares(self) -> Shares | None:
+        if self.slots is None:
+            return None
+        column, sums = self.column, self.sums
+        if column.gated:
+            # a hole that is filled does not become one of the kept ones
+            sums = sums[:, :-1]
+        if column.kind == "boolean":
+            levels: list[Any] = [False, True]
+        else:
+            levels = [*column.levels, *(level for level, _ in column.folded)]
+        if column.folded:
+            weight = np.array([count for _, count in column.folded], np.float64)
+            rare = sums[:, -1:] * (weight / weight.sum())
+            sums = np.concatenate([sums[:, :-1], rare], axis=1)
+        return Shares(levels, sums / sums.sum(1, keepdims=True))
+
+
 def _drawn(
     source: Source, table: Table, draws: int, progress: Progress
-) -> Iterator[tuple[slice, pd.DataFrame]]:
-    """Yield completed rows: all of the first draw, then all of the second, ..."""
+) -> Iterator[tuple[slice, pd.DataFrame, FloatArray]]:
+    """Yield completed rows and beliefs: of the first draw, then of the second, ..."""
     n, size, seed = len(table), source.settings.sampling_batch, source.seed
     for batch, start in enumerate(range(0, n * draws, size)):
         part = slice(start, min(start + size, n * draws))
         rows = np.arange(part.start, part.stop) % n
         generator = torch.Generator(source.device)
         generator.manual_seed(stream_seed(seed, "impute", batch))
-        num, cat = complete_rows(
+        num, cat, belief = complete_rows(
             source.backbone,
             table.num[rows],
             table.cat[rows],
             table.observed[rows],
             generator,
+            believe=True,
         )
         progress("impute", part.stop, n * draws, {})
         decoding = stream(seed, "impute decode", batch)
-        yield part, source.codec.decode(num, cat, decoding, start)
+        yield part, source.codec.decode(num, cat, decoding, start), belief
 
 
 def impute(
@@ -193,16 +234,23 @@ def impute(
     rows = np.flatnonzero(np.any([one.fill for one in holes], axis=0))
     part = Table(table.num[rows], table.cat[rows], table.observed[rows], table.layout)
     parts: dict[Any, list[pd.Series]] = {one.label: [] for one in holes}
-    for place, rows_drawn in _drawn(source, part, draws, progress):
+    beliefs = {one.label: _Belief(one, codec.layout) for one in holes}
+    for place, rows_drawn, belief in _drawn(source, part, draws, progress):
         at = rows[np.arange(place.start, place.stop) % len(rows)]
         for one in holes:
-            parts[one.label].append(rows_drawn[one.column.label][one.fill[at]])
+            here = one.fill[at]
+            parts[one.label].append(rows_drawn[one.column.label][here])
+            beliefs[one.label].add(at[here], belief[here])
     filled = {}
     for one in holes:
         values = pd.concat(parts[one.label], ignore_index=True)
         where = np.flatnonzero(one.fill)
         each = np.arange(draws) * len(where)
         cut = [values.iloc[k : k + len(where)] for k in each]
-        filled[one.label] = Filled(where, [v.reset_index(drop=True) for v in cut])
+        filled[one.label] = Filled(
+            where,
+            [v.reset_index(drop=True) for v in cut],
+            beliefs[one.label].shares(),
+        )
         frame[one.label] = _first(frame, one, filled[one.label].values[0])
     return Imputations(frame, filled, draws)

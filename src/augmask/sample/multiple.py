@@ -21,11 +21,23 @@ from augmask.errors import UsageError
 FloatArray = npt.NDArray[np.float64]
 
 
+class Shares(NamedTuple):
+    """How likely every level is in every hole of a category: levels, and [holes, K]."""
+
+    levels: Sequence[Any]
+    shares: FloatArray
+
+
 class Filled(NamedTuple):
-    """The holes of one column: their rows by number, and m values for each."""
+    """The holes of one column: their rows by number, and m values for each.
+
+    `belief` is what the model has said of a category on the way to these values;
+    without it the values themselves are counted.
+    """
 
     rows: npt.NDArray[np.intp]
     values: Sequence[pd.Series]
+    belief: Shares | None = None
 
 
 class Imputations(Sequence[pd.DataFrame]):
@@ -73,8 +85,8 @@ class Imputations(Sequence[pd.DataFrame]):
         if not -self._draws <= k < self._draws:
             raise IndexError(f"there are {self._draws} draws, asked for number {k}")
         frame = self._frame.copy()
-        for label, (rows, values) in self._filled.items():
-            frame[label] = completed(frame[label], rows, values[k])
+        for label, found in self._filled.items():
+            frame[label] = completed(frame[label], found.rows, found.values[k])
         return frame
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
@@ -95,23 +107,26 @@ class Imputations(Sequence[pd.DataFrame]):
         return pd.concat(parts)
 
     def best(self) -> pd.DataFrame:
-        """Return one frame with the mean (else the mode) of its draws in every hole.
+        """Return one frame with the mean (else the likeliest level) in every hole.
 
         Nearer to the truth cell by cell than a draw, but a column filled so spreads too
         little: use it to predict, not to estimate.
         """
         frame = self._frame.copy()
-        for label, (rows, values) in self._filled.items():
+        for label, (rows, values, belief) in self._filled.items():
             if not len(rows):
                 continue
             dtype = values[0].dtype
-            if _is_spread(dtype):
-                told: Any = _spread(values, 0.5)["mean"] if len(values) > 1 else None
-                middle = values[0] if told is None else pd.Series(told)
+            # levels may be numbers: a mean of codes says nothing
+            if belief is None and _is_spread(dtype):
+                middle = values[0]
+                if len(values) > 1:
+                    middle = pd.Series(_spread(values, 0.5)["mean"])
                 if pd.api.types.is_integer_dtype(dtype):
                     middle = middle.round()
             else:
-                middle = pd.Series(_shares(values)["mode"], dtype=object)
+                told = _told_shares(belief or _counted(values))
+                middle = pd.Series(told["mode"], dtype=object)
             frame[label] = completed(frame[label], rows, middle.astype(dtype))
         return frame
 
@@ -127,12 +142,15 @@ class Imputations(Sequence[pd.DataFrame]):
         -------
         DataFrame
             `row` (label of the index) and `column`; for numbers and dates `mean`, `sd`
-            (dates: in days), `lower` and `upper`; for categories `mode`, its share
-            `probability`, and the `entropy` of the draws in nats. What does not apply
-            is empty.
+            (dates: in days), `lower` and `upper`; for categories the likeliest level
+            `mode`, its `probability`, and the `entropy` of all levels in nats. What
+            does not apply is empty.
 
         Notes
         -----
+        What is said of categories is the model's belief on the way to its draws, which
+        is finer than a count of m draws.
+
         A further draw falls into the interval with probability `level`. Its ends are
         ordered draws, between which so many of m + 1 fall; with too few draws for that
         (less than 19 for 90 %) it is mean ± t √(1 + 1/m) sd, right for normal draws.
@@ -182,9 +200,9 @@ def _summarised(
 ) -> dict[str, list[Any]]:
     rows = frame.index[found.rows].tolist()
     part: dict[str, list[Any]] = {"row": rows, "column": [label] * len(rows)}
-    if _is_spread(found.values[0].dtype):
+    if found.belief is None and _is_spread(found.values[0].dtype):
         return part | _spread(found.values, level)
-    return part | _shares(found.values)
+    return part | _told_shares(found.belief or _counted(found.values))
 
 
 def _is_spread(dtype: Any) -> bool:
@@ -227,20 +245,24 @@ def _spread(values: Sequence[pd.Series], level: float) -> dict[str, list[Any]]:
     }
 
 
-def _shares(values: Sequence[pd.Series]) -> dict[str, list[Any]]:
-    """Return the mode of the draws, its share and their entropy."""
+def _counted(values: Sequence[pd.Series]) -> Shares:
+    """Return how often every level is among the draws of a hole."""
     m, n = len(values), len(values[0])
     codes, levels = pd.factorize(
         np.concatenate([one.to_numpy(dtype=object) for one in values])
     )
     counts = np.zeros((n, len(levels)))
     np.add.at(counts, (np.tile(np.arange(n), m), codes), 1)
-    shares = counts / m
+    return Shares(levels, counts / m)
+
+
+def _told_shares(belief: Shares) -> dict[str, list[Any]]:
+    """Return the likeliest level of every hole, its probability and the entropy."""
+    levels, shares = belief
     with np.errstate(divide="ignore"):
         logs = np.where(shares > 0, np.log(np.maximum(shares, 1e-300)), 0.0)
-    best = shares.argmax(1)
     return {
-        "mode": [levels[code] for code in best],
+        "mode": [levels[code] for code in shares.argmax(1)],
         "probability": [float(p) for p in shares.max(1)],
         "entropy": [float(max(h, 0.0)) for h in -(shares * logs).sum(1)],
     }

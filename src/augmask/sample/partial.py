@@ -110,7 +110,7 @@ def completed_rows(
     table, known, given = _encoded(whole, source)
 
     def drawn(at: np.ndarray, *name: str | int) -> pd.DataFrame:
-        num, cat = complete_rows(
+        num, cat, _ = complete_rows(
             source.backbone,
             table.num[at],
             table.cat[at],

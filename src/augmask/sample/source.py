@@ -150,7 +150,7 @@ class Source:
         backbone: Any = self.backbone
         if not self.screens:
             return way_for_known(backbone)
-        steps, solver = backbone.guided
+        steps, solver, *_ = backbone.guided
         return self._way(-(-2 * steps // 3), solver)
 
     @property
@@ -249,7 +249,7 @@ class Source:
         n, generator = part.stop - part.start, self.generator(name, part.start)
         if given is None:
             return sample_batch(self.backbone, n, generator, self.settings)
-        return complete_rows(
+        num, cat, _ = complete_rows(
             self.backbone,
             given.rows.num[part],
             given.rows.cat[part],
@@ -258,3 +258,4 @@ class Source:
             self._way_around(),
             ROUNDS,
         )
+        return num, cat

@@ -42,7 +42,7 @@ def _holed(values: AnyArray, gate: Mask, column: Column) -> AnyArray:
     return values
 
 
-def _number_values(column: Column, x: AnyArray) -> AnyArray:
+def number_values(column: Column, x: AnyArray) -> AnyArray:
     """Turn numbers relative to the origin into values of the column."""
     low, high = column.low, column.high
     if column.kind == "float":
@@ -144,7 +144,7 @@ def learned_series(
     """
     if column.kind == "category":
         return _level_series(column, values, rng)
-    cells = values == 1 if column.kind == "boolean" else _number_values(column, values)
+    cells = values == 1 if column.kind == "boolean" else number_values(column, values)
     if column.kind == "datetime":
         cells = _dates(column, cells)
     if hole is not None:

@@ -23,6 +23,8 @@ from augmask.errors import (
     NotFittedError,
     UsageError,
 )
+from augmask.fitting import make_ready
+from augmask.progress import silent
 
 TINY = {
     "steps": 20,
@@ -487,3 +489,22 @@ def test_an_ensemble_has_a_whole_number_of_members(members):
 def test_a_checkpoint_of_an_ensemble_is_refused(tmp_path):
     with pytest.raises(UsageError, match="a checkpoint holds one model"):
         make_model(ensemble=2).fit(make_frame(), checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("ties", ["middle", "spread"])
+def test_one_point_per_number_means_that_fills_are_such_points(ties):
+    """With ties in the middle a number off the grid would give a hole away."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"n": rng.integers(0, 60, 200).astype(float), "x": rng.random(200)}
+    )
+    frame.loc[::3, "n"] = np.nan
+    options = {"steps": 2, "width": 8, "depth": 1, "draws": "one", "ties": ties}
+    model = AugMask(augmenter="noise", preset="fast", options=options, device="cpu")
+    ready = make_ready(model, frame, None, None, silent)
+    (trainer,) = ready.trainers
+    whole = pd.DataFrame({"n": np.arange(60.0), "x": 0.5})
+    points = set(ready.codec.encode(whole).num[:, 0].astype("f4"))
+    fills = set(trainer.data.completions.num_fill[0])
+    assert len(fills) > 9
+    assert (fills <= points) == (ties == "middle")

@@ -45,6 +45,8 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
             "low_noise": 3.0,
             "warmup": 1000,
             "beta2": 0.99,
+            # published: first order; see docs/backbones.md
+            "solver": "multistep",
         },
         "tabdiff": {"width": 801, "depth": 5, "time_width": 256, "ema": 0.997},
         "tabddpm": {

@@ -140,7 +140,7 @@ class TabDDPM(nn.Module):
         if timesteps < 2:
             raise UsageError(f"timesteps must be at least 2, got {timesteps}")
         self.n_num, self.timesteps = layout.n_num, timesteps
-        self.guided = Guide(min(40, timesteps), "ancestral", 20, (0.1, 0.5))
+        self.guided = Guide(min(40, timesteps), "ancestral", 16, (0.2, 0.8))
         self.log_onehot, self.clip = log_onehot, clip
         self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots

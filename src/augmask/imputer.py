@@ -31,7 +31,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         Seed of the training and of the draws.
     draws : int
         1 for a draw, which keeps the spread of a column. More for the mean (else the
-        mode) of so many, which is nearer to the truth cell by cell.
+        likeliest level) of so many, which is nearer to the truth cell by cell.
 
     Attributes
     ----------

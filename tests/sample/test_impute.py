@@ -10,6 +10,9 @@ from augmask import AugMask
 from augmask.errors import AugMaskWarning, DataError, UsageError
 from augmask.sample import impute as module
 from augmask.sample.multiple import Imputations
+from augmask.table.cells import read_cells
+from augmask.table.encode import Codec
+from augmask.table.infer import infer_schema
 
 TINY = {"steps": 3, "width": 8, "depth": 1, "sampling_batch": 50, "holdout": 0.0}
 
@@ -203,3 +206,19 @@ def test_beliefs_name_every_level_and_no_code_is_averaged():
         assert mine["mean"].isna().all()
     # finer than fifths
     assert ((summary["probability"] * 5) % 1).between(0.01, 0.99).any()
+
+
+def test_a_hole_believed_to_be_a_kept_one_leaves_every_level_as_likely():
+    frame = make_frame()
+    schema = infer_schema(frame, {"city": {"hole": "level"}})
+    codec = Codec.fit(frame, schema)
+    fill = np.arange(len(frame)) < 1
+    cells = read_cells(frame["city"], "city", ())
+    belief = module._Belief(
+        module._Holes(schema["city"], "city", cells, fill), codec.layout
+    )
+    j = codec.layout.cat_names.index("city")
+    kept = np.zeros((1, sum(codec.layout.cards)), np.float32)
+    kept[0, sum(codec.layout.cards[: j + 1]) - 1] = 1
+    belief.add(np.array([0]), kept)
+    assert belief.shares().shares.tolist() == [[0.5, 0.5]]

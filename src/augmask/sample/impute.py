@@ -178,6 +178,8 @@ class _Belief:
             weight = np.array([count for _, count in column.folded], np.float64)
             rare = sums[:, -1:] * (weight / weight.sum())
             sums = np.concatenate([sums[:, :-1], rare], axis=1)
+        # all belief may have been in a kept hole: then nothing is known of the rest
+        sums = sums + np.finfo(np.float32).tiny
         return Shares(levels, sums / sums.sum(1, keepdims=True))
 
 

@@ -56,7 +56,7 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
     if column.kind == "datetime":
         dates = to_datetime(cells)
         return None if dates is None else pd.Series(dates.values).where(cells.observed)
-    known = [*column.levels, *(level for level, _ in column.folded)]
+    known = column.every_level
     if column.kind == "boolean":
         plain = to_boolean(cells)
         codes, found = pd.factorize(cells.seen if plain is None else plain.seen)

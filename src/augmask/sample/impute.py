@@ -118,7 +118,7 @@ def _canonical(holes: _Holes, dtype: Any) -> pd.Series | None:
 
 def _levels(holes: _Holes, dtype: Any) -> pd.Series:
     column, cells = holes.column, holes.cells
-    levels = [*column.levels, *(level for level, _ in column.folded)]
+    levels = column.every_level
     if isinstance(levels[0], str):
         place = pd.Index(levels, dtype=object).get_indexer(cells.values.astype(object))
     else:
@@ -173,7 +173,7 @@ class _Belief:
         if column.kind == "boolean":
             levels: list[Any] = [False, True]
         else:
-            levels = [*column.levels, *(level for level, _ in column.folded)]
+            levels = column.every_level
         if column.folded:
             weight = np.array([count for _, count in column.folded], np.float64)
             rare = sums[:, -1:] * (weight / weight.sum())

@@ -79,7 +79,7 @@ def _level_series(
     rare = len(column.levels)
     position = codes.astype(np.int64)
     hole = position == column.card - 1 if column.gated else np.zeros(len(codes), bool)
-    table: list[Any] = [*column.levels, *(level for level, _ in column.folded)]
+    table: list[Any] = column.every_level
     if column.folded:
         weight = np.array([count for _, count in column.folded], np.float64)
         at = (position == rare) & ~hole

@@ -87,7 +87,7 @@ def _codes(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
         if truth is None:
             raise _refuse(column, cells)
         return truth.values.astype(np.int32)
-    levels = [*column.levels, *(level for level, _ in column.folded)]
+    levels = column.every_level
     if isinstance(levels[0], str):
         codes, seen = cells.coded
         place = pd.Index(levels, dtype=object).get_indexer(seen.astype(object))

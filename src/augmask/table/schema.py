@@ -122,6 +122,11 @@ class Column:
         return self.hole == "level" and self.missing > 0 and self.learned
 
     @property
+    def every_level(self) -> list[Any]:
+        """Every observed level: those with a code of their own, then the folded."""
+        return [*self.levels, *(level for level, _ in self.folded)]
+
+    @property
     def card(self) -> int:
         """K_j: the levels, one code for all rare ones, one for a kept hole."""
         kept_hole = self.gated and self.kind == "category"
@@ -182,7 +187,7 @@ class Column:
         ranged = (
             self.low is not None and self.high is not None and self.low <= self.high
         )
-        named = {*self.levels, *(level for level, _ in self.folded)}
+        named = set(self.every_level)
         if self.kind == "constant" and self.value is not None:
             named.add(self.value)
         bad = (

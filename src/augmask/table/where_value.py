@@ -58,7 +58,7 @@ def _instant(column: Column, value: Any) -> pd.Timestamp:
 
 def levels_of(column: Column) -> list[Any]:
     """Return every level in its order, which means something for some columns."""
-    every = [*column.levels, *(level for level, _ in column.folded)]
+    every = column.every_level
     if column.ordered and column.categories:
         return [level for level in column.categories if level in every]
     if not isinstance(every[0], str):

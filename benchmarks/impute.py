@@ -10,8 +10,10 @@ completions to train on, in the scale of the preset (`--ties middle` for `paper`
 the fills to compare with: `lgbm-d` and `mice`. `run` trains (or loads with --model),
 imputes some rows (--evaluate) and prints, for each way of filling: the RMSE of removed
 numbers in standard deviations of their column, the accuracy on removed categories, how
-often the 90 % interval covers the removed number, the variance of filled numbers over
-that of the removed ones, and the time over that of sampling as many rows.
+often the 90 % interval covers the removed number (also without the columns of which
+one value has more than 90 %: an interval must cover that), the variance of filled
+numbers over that of the removed ones, that of the completed columns over that of the
+true ones, and the time over that of sampling as many rows.
 """
 
 from __future__ import annotations
@@ -80,8 +82,9 @@ def scores(
     best = frames[0] if best is None else best
     from scipy import stats
 
-    found: dict[str, list[float]] = {k: [] for k in ("rmse", "accuracy", "variance")}
-    m, covered = len(frames), []
+    names = ("rmse", "accuracy", "variance", "completed variance")
+    found: dict[str, list[float]] = {k: [] for k in names}
+    m, covered, varied = len(frames), [], []
     for name in holed:
         hole = (holed[name].isna() & true[name].notna()).to_numpy()
         if not hole.any():
@@ -95,11 +98,17 @@ def scores(
         error = np.sqrt(np.mean((mean - real) ** 2))
         found["rmse"].append(float(error / true[name].std()))
         found["variance"].append(float(draws.var() / real.var()))
+        spread = np.mean([f[name].astype(float).var() for f in frames])
+        found["completed variance"].append(float(spread / true[name].var()))
         if m > 1:
             reach = stats.t.ppf(0.95, m - 1) * draws.std(0, ddof=1)
             covered.append(np.abs(real - mean) <= reach * np.sqrt(1 + 1 / m))
+            varied.append(true[name].value_counts(normalize=True).iloc[0] <= 0.9)
     told = {k: float(np.mean(v)) if v else float("nan") for k, v in found.items()}
-    told["covered"] = float(np.concatenate(covered).mean()) if covered else float("nan")
+    if covered:
+        told["covered"] = float(np.concatenate(covered).mean())
+        some = [part for part, wanted in zip(covered, varied, strict=True) if wanted]
+        told["covered where varied"] = float(np.concatenate(some).mean())
     return told
 
 

@@ -59,6 +59,7 @@ from standins.tabdiff import TabDiffStandIn
 
 from augmask.diffusion import BACKBONES
 from augmask.sample.draw import draw_batches
+from augmask.train.loop import LOOK
 from augmask.versions import library_versions
 
 RESULTS = Path(__file__).parent / "results"
@@ -140,7 +141,7 @@ def measure(backbone: str, a: argparse.Namespace) -> list[dict]:
     training["options"] = options
     if on_gpu and a.together:
         rate = training["median"]["ours"]
-        each = 50 * max(6, round(2 * a.seconds * rate / a.together / 50))
+        each = LOOK * max(6, round(2 * a.seconds * rate / a.together / LOOK))
         training["together"] = a.together
         training["median"]["together"], before = together(
             backbone, frame, options, a.device, a.together, each

@@ -74,7 +74,13 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
             "sampling_steps": 60,
             "solver": "multistep",
         },
-        "tabddpm": {"width": 512, "depth": 4, "clip": 1.0, "sampling_steps": 200},
+        "tabddpm": {
+            "width": 512,
+            "depth": 4,
+            "clip": 1.0,
+            "normal_start": True,
+            "sampling_steps": 200,
+        },
     },
     "fast": {
         "cdtd": {
@@ -104,6 +110,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
             "lr": 2e-3,
             "ema": 0.995,
             "clip": 1.0,
+            "normal_start": True,
             "steps": 2_000,
             "sampling_steps": 100,
         },

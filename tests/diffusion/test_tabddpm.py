@@ -233,7 +233,7 @@ def exact_model(sd: float = SD) -> tuple[TabDDPM, list[int]]:
     signals = cosine_signal(1000)
     visited: list[int] = []
 
-    def exact(x_num, onehot, time):
+    def exact(x_num, onehot, time, _step):
         visited.append(int(time))
         signal = float(signals[int(time)])
         noise = 1 - signal
@@ -276,6 +276,23 @@ def test_random_steps_of_any_length_are_exact_for_data_of_variance_one():
     num = model.sample(n, seeded(6), steps=8).num
     assert num.mean().item() == pytest.approx(MU, abs=5 / n**0.5)
     assert num.std().item() == pytest.approx(1.0, rel=5 / (2 * n) ** 0.5)
+
+
+@pytest.mark.parametrize("solver", ["ancestral", "ddim"])
+def test_a_network_that_knows_nothing_starts_from_standard_normal_numbers(solver):
+    n = 20_000
+    model = TabDDPM(Layout(("x",), (), ()), normal_start=True, **SIZES)
+    torch.nn.init.zeros_(model.head.weight)
+    torch.nn.init.zeros_(model.head.bias)
+    num = model.sample(n, seeded(7), steps=50, solver=solver).num
+    assert num.mean().item() == pytest.approx(0, abs=5 / n**0.5)
+    # DDIM's long steps cost a little
+    slack = 0.02 if solver == "ddim" else 0.0
+    assert num.std().item() == pytest.approx(1, rel=5 / (2 * n) ** 0.5 + slack)
+    # and its loss is what is left to learn: Var(ε | x_t) = ᾱ, half of it on average
+    rows = torch.randn(n, 1, generator=seeded(8))
+    loss = model.cell_loss(Batch(rows, torch.zeros(n, 0).long()), seeded(9)).main
+    assert loss.mean().item() == pytest.approx(model.signal.mean(), abs=0.02)
 
 
 def test_fewer_steps_visit_different_times_from_last_to_first():

@@ -50,7 +50,7 @@ def exact(backbone):
         model = TabDDPM(LAYOUT, **SIZES).double()
         model.time, signals = RawTime(), cosine_signal(1000)
 
-        def predict(x, onehot, time):
+        def predict(x, onehot, time, _step):
             signal = float(signals[int(time)])
             level = torch.tensor(((1 - signal) / signal) ** 0.5, dtype=torch.float64)
             x_0 = denoised(x / signal**0.5, level)
@@ -129,7 +129,7 @@ def exact_category(backbone, n):
         model._denoise = lambda x, _c, _m, _s, _t: (x, log_prior.expand(n, 3))
     else:
         model = TabDDPM(layout, **SIZES).double()
-        model._predict = lambda x, _o, _t: (x, log_prior.expand(n, 3))
+        model._predict = lambda x, *_: (x, log_prior.expand(n, 3))
     return model
 
 

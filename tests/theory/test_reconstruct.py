@@ -10,7 +10,7 @@ import augmask as am
 from augmask.augmentation.boosted import LgbmS
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.noise import low_discrepancy
 from augmask.diffusion.tabddpm import TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError

@@ -15,7 +15,12 @@ def test_modules_work_on_the_rows_and_their_gradients_arrive_there():
     flat = Flat(modules)
     modules[1](torch.ones(1, 3)).sum().backward()
     flat.take_gradients()
-    assert flat.weights.grad.tolist() == [[0.0] * 8, [1.0] * 8]
+    first, second = (flat.by_name(row) for row in flat.weights.grad)
+    assert first["weight"].tolist() == [[0.0] * 3] * 2
+    assert second["weight"].tolist() == [[1.0] * 3] * 2
+    assert second["bias"].tolist() == [1.0] * 2
+    # and nothing between them
+    assert flat.weights.grad.sum() == 8
     with torch.no_grad():
         flat.weights[1] = 2.0
     assert modules[1](torch.ones(1, 3)).tolist() == [[8.0, 8.0]]
@@ -23,6 +28,12 @@ def test_modules_work_on_the_rows_and_their_gradients_arrive_there():
     with torch.no_grad():
         flat.weights[1] = 3.0
     assert modules[1](torch.ones(1, 3)).tolist() == [[8.0, 8.0]]
+
+
+def test_every_parameter_starts_where_fast_products_read():
+    flat = Flat([nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 1)) for _ in range(2)])
+    for row in flat.weights:
+        assert all(part.data_ptr() % 16 == 0 for part in flat.by_name(row).values())
 
 
 def test_parameters_of_two_types_are_refused():

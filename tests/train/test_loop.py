@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from augmask.diffusion import BACKBONES, build_backbone
 from augmask.errors import ArtifactError, TrainingDiverged
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.data import TrainingData, hidden_cells
+from augmask.train.flat import Flat
 from augmask.train.loop import LOOK, train
 from augmask.train.trainer import Trainer
 
@@ -34,8 +37,7 @@ def make_trainer(table, holdout=0.1, backbone="cdtd", **changes) -> Trainer:
 
 def weights(trainer) -> torch.Tensor:
     """Return what the backbone holds, as one row of numbers."""
-    parts = [p.detach().flatten() for p in trainer.backbone.parameters()]
-    return torch.cat(parts)[None]
+    return Flat([deepcopy(trainer.backbone)]).weights.detach()
 
 
 def test_held_out_cells_get_easier(make_table):
@@ -57,6 +59,7 @@ def scripted(trainer, losses: dict[int, float], monkeypatch) -> dict[int, torch.
         return losses.get(trainer.steps_done, 1.0)
 
     monkeypatch.setattr(trainer, "held_out_loss", look)
+    monkeypatch.setattr("augmask.train.loop.LOOK", 50)
     return seen
 
 
@@ -154,7 +157,7 @@ def test_a_broken_step_is_undone_and_its_column_named(make_table, caplog):
     assert trainer.steps_done == 200
     assert weights(trainer).isfinite().all()
     rates = [row["lr"] for row in run.history]
-    assert rates[2] < 0.6 * rates[1]
+    assert rates[1] < 0.6 * rates[0]
 
 
 def test_a_run_that_cannot_be_saved_says_which_column(make_table):

@@ -26,11 +26,11 @@ from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.cdtd_back import CDTDWay
 from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
-from augmask.diffusion.noise import Noise, normal_like
+from augmask.diffusion.noise import Noise, low_discrepancy, normal_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.reverse import Guide, follow
-from augmask.diffusion.schedule import TimeWarp, low_discrepancy
+from augmask.diffusion.schedule import TimeWarp
 from augmask.errors import UsageError
 from augmask.table.carrier import Layout, Table
 

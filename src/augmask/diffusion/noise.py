@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-Law = Literal["normal", "uniform"]
+Law = Literal["normal", "uniform", "even"]
 
 
 class Asked(NamedTuple):
@@ -57,8 +57,13 @@ def _draw(asked: Asked, noise: Noise) -> Tensor:
     if isinstance(noise, Noted):
         noise.asked.append(asked)
         noise = noise.generator
+    kind: dict[str, Any] = {"device": noise.device, "dtype": asked.dtype}
+    if asked.law == "even":
+        (n,) = asked.shape
+        start = torch.rand((), generator=noise, **kind)
+        return (start + torch.arange(n, **kind) / n) % 1.0
     draw = torch.randn if asked.law == "normal" else torch.rand
-    return draw(asked.shape, generator=noise, device=noise.device, dtype=asked.dtype)
+    return draw(asked.shape, generator=noise, **kind)
 
 
 def normal_like(x: Tensor, noise: Noise) -> Tensor:
@@ -71,9 +76,13 @@ def uniform_like(x: Tensor, noise: Noise) -> Tensor:
     return _draw(Asked("uniform", x.shape, x.dtype), noise)
 
 
-def uniform_number(like: Tensor, noise: Noise) -> Tensor:
-    """Return one uniform number of the type of `like`."""
-    return _draw(Asked("uniform", torch.Size(), like.dtype), noise)
+def low_discrepancy(rows: Tensor, noise: Noise) -> Tensor:
+    """Return a uniform time for each row: one draw, then equal steps around (0, 1).
+
+    It counts as drawn, so that a compiler finds it made: it would put the arithmetic
+    into each of the thousand features of a time.
+    """
+    return _draw(Asked("even", rows.shape[:1], rows.dtype), noise)
 
 
 def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:

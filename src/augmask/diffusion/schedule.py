@@ -20,26 +20,16 @@ is the warp from level to time. The published one has α = 0.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
-
-from augmask.diffusion.noise import Noise, uniform_number
 
 # closer to 0 or 1 a float32 logit is noise
 EDGE = 1e-7
 STEEPNESS = 1.01
 # halvings of an interval of odds, until float32 knows no better
 HALVINGS = 32
-
-
-def low_discrepancy(rows: Tensor, generator: Noise) -> Tensor:
-    """Return a uniform time for each row: one draw, then equal steps around (0, 1)."""
-    kind: dict[str, Any] = {"dtype": rows.dtype, "device": rows.device}
-    start = uniform_number(rows, generator)
-    return (start + torch.arange(len(rows), **kind) / len(rows)) % 1.0
 
 
 def _inverse_softplus(value: float) -> float:

@@ -32,11 +32,15 @@ from torch import Tensor, nn
 
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import TimeEmbedding, mlp, product
-from augmask.diffusion.noise import Noise, normal_like, uniform_like
+from augmask.diffusion.noise import (
+    Noise,
+    low_discrepancy,
+    normal_like,
+    uniform_like,
+)
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.reverse import Guide, follow
-from augmask.diffusion.schedule import low_discrepancy
 from augmask.diffusion.tabddpm_back import TabDDPMWay, sampling_times
 from augmask.errors import UsageError
 from augmask.table.carrier import FloatArray, Layout, Table
@@ -110,6 +114,11 @@ class TabDDPM(nn.Module):
         Bound predicted numbers to so many times the largest observed one while
         sampling; 0 means no bound, as published. The first steps magnify the network's
         error, so short trainings and samplers of few steps need a bound of 1.
+    normal_start : bool
+        Let the network add to the noise that a standard normal number would have,
+        ε̂ = √(1 - ᾱ) x_t + √ᾱ f, which is what scaled columns are on the whole. Without
+        it, as published, ε̂ = f, and a column that little is known about is pulled
+        inwards at low noise.
 
     Examples
     --------
@@ -135,6 +144,7 @@ class TabDDPM(nn.Module):
         timesteps: int = 1000,
         log_onehot: bool = False,
         clip: float = 0.0,
+        normal_start: bool = False,
     ) -> None:
         super().__init__()
         if timesteps < 2:
@@ -142,6 +152,7 @@ class TabDDPM(nn.Module):
         self.n_num, self.timesteps = layout.n_num, timesteps
         self.guided = Guide(min(40, timesteps), "ancestral", 16, (0.2, 0.8))
         self.log_onehot, self.clip = log_onehot, clip
+        self.normal_start = normal_start
         self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots
         self.time = TimeEmbedding(time_width)
@@ -193,13 +204,16 @@ class TabDDPM(nn.Module):
         return x_num, eps, x_cat
 
     def _predict(
-        self, x_num: Tensor, onehot: Tensor, time: Tensor
+        self, x_num: Tensor, onehot: Tensor, time: Tensor, step: Step
     ) -> tuple[Tensor, Tensor]:
         """Return the predicted noise [B, d_num] and class logits [B, S]."""
         x_cat = LOG_ZERO * (1 - onehot) if self.log_onehot else onehot
         hidden = product(torch.cat([x_num, x_cat], 1), self.project) + time
         out = self.hidden.read(hidden, self.head)
-        return out[:, : self.n_num], out[:, self.n_num :]
+        eps_hat = out[:, : self.n_num]
+        if self.normal_start:
+            eps_hat = step.noise.sqrt() * x_num + step.signal.sqrt() * eps_hat
+        return eps_hat, out[:, self.n_num :]
 
     def _back(self, onehot: Tensor, p: Tensor, step: Step) -> Tensor:
         """Return h(p) up to a factor per column: the weights of a step back."""
@@ -216,7 +230,8 @@ class TabDDPM(nn.Module):
         step = Step(*looked_up[:, :, None].unbind(1))
         x_num, eps, x_cat = self._noised(batch, step, generator)
         onehot = self.ragged.one_hot(x_cat, x_num)
-        eps_hat, logits = self._predict(x_num, onehot, self.time(t.to(x_num.dtype)))
+        time = self.time(t.to(x_num.dtype))
+        eps_hat, logits = self._predict(x_num, onehot, time, step)
 
         p = self.ragged.softmax(logits).clamp(min=P_MIN)
         clean = self.ragged.one_hot(batch.cat, x_num)

@@ -140,7 +140,8 @@ class TabDDPMWay:
     def _step(self, state: State, i: Tensor, noise: Noise, last: bool) -> State:
         (x_num, x_cat, _, room), model = state, self.model
         onehot = model.ragged.one_hot(x_cat, x_num)
-        eps_hat, logits = model._predict(x_num, onehot, at(self.times, i))
+        here = self._at(i)
+        eps_hat, logits = model._predict(x_num, onehot, at(self.times, i), here)
         move = Move(*at(self.moves, i).unbind(1))
         x_0 = (x_num - move.noise * eps_hat) / move.signal
         if model.clip:
@@ -150,5 +151,5 @@ class TabDDPMWay:
         if self.solver == "ancestral" and not last:
             x_num = x_num + move.fresh * normal_like(x_num, noise)
         p = model.ragged.softmax(logits.masked_fill(model.ragged.forbidden, -torch.inf))
-        x_cat = model.ragged.draw(model._back(onehot, p, self._at(i)), noise)
+        x_cat = model.ragged.draw(model._back(onehot, p, here), noise)
         return x_num, x_cat, x_0, believed(p, model.ragged, room)

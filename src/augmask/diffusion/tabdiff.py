@@ -21,7 +21,12 @@ from torch import Tensor, nn
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import TimeEmbedding, mlp, product
-from augmask.diffusion.noise import Noise, normal_like, uniform_like
+from augmask.diffusion.noise import (
+    Noise,
+    low_discrepancy,
+    normal_like,
+    uniform_like,
+)
 from augmask.diffusion.power import (
     FIXED_K,
     FIXED_R,
@@ -32,7 +37,6 @@ from augmask.diffusion.power import (
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction, Weight
 from augmask.diffusion.reverse import Guide, Way, follow
-from augmask.diffusion.schedule import low_discrepancy
 from augmask.diffusion.tabdiff_back import HeunWay, MultistepWay
 from augmask.diffusion.tokens import Heads, Tokenizer, transformer
 from augmask.errors import UsageError

@@ -186,11 +186,14 @@ class _Belief:
 def _drawn(
     source: Source, table: Table, draws: int, progress: Progress
 ) -> Iterator[tuple[slice, pd.DataFrame, FloatArray]]:
-    """Yield completed rows and beliefs: of the first draw, then of the second, ..."""
+    """Yield completed rows and beliefs: all draws of the first row, of the second, ...
+
+    So the members of an ensemble, which take rows in turn, all have their say in a row.
+    """
     n, size, seed = len(table), source.settings.sampling_batch, source.seed
     for batch, start in enumerate(range(0, n * draws, size)):
         part = slice(start, min(start + size, n * draws))
-        rows = np.arange(part.start, part.stop) % n
+        rows = np.arange(part.start, part.stop) // draws
         generator = torch.Generator(source.device)
         generator.manual_seed(stream_seed(seed, "impute", batch))
         num, cat, belief = complete_rows(
@@ -238,7 +241,7 @@ def impute(
     parts: dict[Any, list[pd.Series]] = {one.label: [] for one in holes}
     beliefs = {one.label: _Belief(one, codec.layout) for one in holes}
     for place, rows_drawn, belief in _drawn(source, part, draws, progress):
-        at = rows[np.arange(place.start, place.stop) % len(rows)]
+        at = rows[np.arange(place.start, place.stop) // draws]
         for one in holes:
             here = one.fill[at]
             parts[one.label].append(rows_drawn[one.column.label][here])
@@ -247,12 +250,7 @@ def impute(
     for one in holes:
         values = pd.concat(parts[one.label], ignore_index=True)
         where = np.flatnonzero(one.fill)
-        each = np.arange(draws) * len(where)
-        cut = [values.iloc[k : k + len(where)] for k in each]
-        filled[one.label] = Filled(
-            where,
-            [v.reset_index(drop=True) for v in cut],
-            beliefs[one.label].shares(),
-        )
+        each = [values.iloc[k::draws].reset_index(drop=True) for k in range(draws)]
+        filled[one.label] = Filled(where, each, beliefs[one.label].shares())
         frame[one.label] = _first(frame, one, filled[one.label].values[0])
     return Imputations(frame, filled, draws)

@@ -26,8 +26,7 @@ from augmask.augmentation.bend import bend
 from augmask.augmentation.moments import CatMoments, Moments
 from augmask.diffusion import edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
-from augmask.diffusion.noise import normal_like, uniform_like
-from augmask.diffusion.schedule import low_discrepancy
+from augmask.diffusion.noise import low_discrepancy, normal_like, uniform_like
 from augmask.diffusion.tabddpm import Step, TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
@@ -102,7 +101,7 @@ def _tabddpm(model: TabDDPM, n: int, generator: torch.Generator) -> Phi:
         num, weights = x[:, : model.n_num], x[:, model.n_num :]
         x_num = step.signal.sqrt() * num + step.noise.sqrt() * eps
         soft = torch.where(kept_slots, weights, other)
-        eps_hat, logits = model._predict(x_num, soft, time)
+        eps_hat, logits = model._predict(x_num, soft, time, step)
         # (x_t - √(1 - ᾱ) ε̂) / √ᾱ, written so that the clean numbers cancel exactly
         denoised = num + (step.noise / step.signal).sqrt() * (eps - eps_hat)
         return torch.cat([denoised, model.ragged.softmax(logits)], 1)

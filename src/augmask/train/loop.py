@@ -17,9 +17,8 @@ import logging
 import math
 import time
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,12 +28,13 @@ from augmask.errors import TrainingDiverged
 from augmask.progress import Progress, silent
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
+from augmask.train.lane import Lane
 from augmask.train.stack import stacked
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
 
-LOOK = 50  # steps between two reads of the device
+LOOK = 100  # steps between two reads of the device
 EVALUATIONS = 40  # looks at the held-out cells in a full run
 RESTARTS = 3
 # A later state is taken unless it is clearly worse on held-out cells: late steps have a
@@ -244,9 +244,11 @@ def train_together(
     stacks = stacked(trainers)
     together = {id(t) for stack in stacks for t in stack.members}
     ways = {
-        i: (steps(t, seconds), _Lane(None if id(t) in together else t.device))
+        i: (steps(t, seconds), Lane(None if id(t) in together else t.device))
         for i, t in enumerate(trainers)
     }
+    for _, lane in ways.values():
+        lane.start()
     total = sum(t.settings.steps for t in trainers)
     last_report = 0.0
     with ExitStack() as settings:
@@ -270,23 +272,6 @@ def train_together(
                 last_report = time.monotonic()
                 progress("train", sum(t.steps_done for t in trainers), total, {})
     return [result for result in results if result is not None]
-
-
-class _Lane:
-    """A CUDA stream of one's own, beside that of the caller; nothing elsewhere."""
-
-    def __init__(self, device: torch.device | None) -> None:
-        self._stream: Any = None
-        if device and device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-            self._stream.wait_stream(torch.cuda.current_stream(device))
-
-    def taken(self) -> AbstractContextManager[Any]:
-        return torch.cuda.stream(self._stream) if self._stream else nullcontext()
-
-    def leave(self) -> None:
-        if self._stream:
-            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
 
 def _row(trainer: Trainer, run: Run, loss: float, done: float) -> dict[str, float]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import torch
@@ -24,12 +25,14 @@ from augmask.diffusion.replay import Replay, reason
 from augmask.train.adam import Adam
 from augmask.train.average import WeightAverage
 from augmask.train.flat import Flat
+from augmask.train.lane import Lane
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
 
 
 MOST = 16  # more at once are no faster
+LANES = 8  # models that gather and draw side by side
 
 
 def stacked(trainers: Sequence[Trainer]) -> list[Stack]:
@@ -131,6 +134,7 @@ class Stack:
         # may use it then
         self._data = [t.data for t in trainers]
         self._noise = [t.noise for t in trainers]
+        self._lanes = [Lane(first.device) for _ in range(LANES)]
         self._losses = self._all_losses
         if first.settings.compiled(first.device.type):
             self._losses = fused(self._all_losses)
@@ -181,15 +185,30 @@ class Stack:
         )
         return losses
 
+    def _given(self) -> tuple[Batch, Tensor, list[Tensor]]:
+        """Return the rows of all, which cells count, and the noise.
+
+        Every model gathers and draws on its own, which is little work for a GPU.
+        """
+        rows, drawn_by = [], []
+        for lane in self._lanes:
+            lane.start()
+        for data, noise, lane in zip(
+            self._data, self._noise, cycle(self._lanes), strict=False
+        ):
+            with lane.taken():
+                rows.append(data.staged())
+                drawn_by.append(drawn(self._draws, noise))
+        for lane in self._lanes:
+            lane.leave()
+        batches, counted = zip(*rows, strict=True)
+        num, cat = (torch.stack(parts) for parts in zip(*batches, strict=True))
+        values = [torch.stack(same) for same in zip(*drawn_by, strict=True)]
+        return Batch(num, cat), torch.stack(counted), values
+
     def _compute(self) -> None:
         """Do what a step of all does on the device."""
-        rows = [data.staged() for data in self._data]
-        batch = Batch(
-            torch.stack([b.num for b, _ in rows]), torch.stack([b.cat for b, _ in rows])
-        )
-        counted = torch.stack([c for _, c in rows])
-        each = [drawn(self._draws, noise) for noise in self._noise]
-        values = [torch.stack(same) for same in zip(*each, strict=True)]
+        batch, counted, values = self._given()
         self._flat.weights.grad = None
         losses = self._losses(self._flat.weights, batch, counted, values)
         losses.sum().backward()  # type: ignore[no-untyped-call]

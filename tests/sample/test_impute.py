@@ -222,3 +222,22 @@ def test_a_hole_believed_to_be_a_kept_one_leaves_every_level_as_likely():
     kept[0, sum(codec.layout.cards[: j + 1]) - 1] = 1
     belief.add(np.array([0]), kept)
     assert belief.shares().shares.tolist() == [[0.5, 0.5]]
+
+
+def test_every_member_of_an_ensemble_has_its_say_in_every_row(model, monkeypatch):
+    # as many rows as both members share evenly, in draws as well as in batches
+    frame = make_frame(40, holes=0.0)
+    frame["kg"] = np.nan
+    done = module.complete_rows
+
+    def by_turns(backbone, num, cat, *rest, **more):
+        """Fill as two members would: rows in turn, each with a number of its own."""
+        found = done(backbone, num, cat, *rest, **more)
+        own = np.where(np.arange(len(num)) % 2, 1.0, -1.0)
+        return found._replace(num=np.where(found.num == num, num, own[:, None]))
+
+    monkeypatch.setattr(module, "complete_rows", by_turns)
+    draws = model.impute(frame, draws=2)
+    first, second = (one["kg"].to_numpy() for one in draws)
+    assert (first != second).all()
+    assert len(np.unique(first)) == len(np.unique(second)) == 1

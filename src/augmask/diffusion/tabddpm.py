@@ -150,7 +150,7 @@ class TabDDPM(nn.Module):
         if timesteps < 2:
             raise UsageError(f"timesteps must be at least 2, got {timesteps}")
         self.n_num, self.timesteps = layout.n_num, timesteps
-        self.guided = Guide(min(40, timesteps), "ancestral", 16, (0.2, 0.8))
+        self.guided = Guide(min(40, timesteps), "ancestral", 8, (0.2, 1.0))
         self.log_onehot, self.clip = log_onehot, clip
         self.normal_start = normal_start
         self.ragged = Ragged(layout.cards, layout.reserved)

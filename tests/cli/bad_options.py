@@ -6,13 +6,15 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from augmask.train.checkpoint import FORMAT
+
 from .bad import BAD_DATA, FAILED, FIT_GOOD, USAGE, Bad
 
 
 def other_checkpoint() -> None:
     import torch
 
-    header = {"format": "augmask-checkpoint-2", "fingerprint": "other", "facts": "{}"}
+    header = {"format": FORMAT, "fingerprint": "other", "facts": "{}"}
     save_file({"x": torch.zeros(1)}, "run.checkpoint", metadata=header)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from augmask.errors import ArtifactError
 from augmask.files import check_writable, written_whole
 
-FORMAT = "augmask-checkpoint-2"
+FORMAT = "augmask-checkpoint-3"
 
 
 class Checkpoint:

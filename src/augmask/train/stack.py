@@ -188,7 +188,9 @@ class Stack:
     def _given(self) -> tuple[Batch, Tensor, list[Tensor]]:
         """Return the rows of all, which cells count, and the noise.
 
-        Every model gathers and draws on its own, which is little work for a GPU.
+        Every model gathers and draws on its own, which is little work for a GPU. What a
+        lane has made is read here after it has left, and the lane takes that memory
+        again only after it has waited for this step.
         """
         rows, drawn_by = [], []
         for lane in self._lanes:

@@ -71,7 +71,7 @@ def cdtd_losses(layout: Layout):
     start, num, cat = draws_of(
         (), (ROWS, layout.n_num), (ROWS, layout.n_cat, 16), uniform=(0,)
     )
-    cell = ours.cell_loss(batch, Tape([start, num, cat]))
+    cell = ours.cell_loss(batch, Tape([times(start), num, cat]))
     main, warp, weight = theirs.losses(*batch, CDTDDraws(times(start), cat, num))
     # the stand-in has categories first
     order = [*range(layout.n_cat, layout.n_features), *range(layout.n_cat)]
@@ -116,7 +116,7 @@ def test_tabddpm_has_our_loss_and_its_gradients():
     start, noise, stay, level = draws_of(
         (), (ROWS, 3), (ROWS, 3), (ROWS, 3), uniform=(0, 2, 3)
     )
-    cell = ours.cell_loss(batch, Tape([start, noise, stay, level]))
+    cell = ours.cell_loss(batch, Tape([times(start), noise, stay, level]))
     t = (times(start) * 1000).long()
     signal = torch.from_numpy(cosine_signal(1000))[t]
     other = (level * torch.tensor(MIXED.cards)).long()
@@ -138,7 +138,7 @@ def test_tabdiff_has_our_loss_and_its_gradients():
     theirs = TabDiffStandIn(ours, MIXED.cards)
     batch = batch_of(MIXED)
     start, noise, coin = draws_of((), (ROWS, 3), (ROWS, 3), uniform=(0, 2))
-    cell = ours.cell_loss(batch, Tape([start, noise, coin]))
+    cell = ours.cell_loss(batch, Tape([times(start), noise, coin]))
     # two Gumbels differ by a logistic draw
     gumbels = [
         torch.stack([torch.zeros_like(u), torch.logit(u)], 1) for u in coin.unbind(1)

@@ -107,7 +107,8 @@ def scores(
     told = {k: float(np.mean(v)) if v else float("nan") for k, v in found.items()}
     if covered:
         told["covered"] = float(np.concatenate(covered).mean())
-        some = [part for part, wanted in zip(covered, varied, strict=True) if wanted]
+    some = [part for part, wanted in zip(covered, varied, strict=True) if wanted]
+    if some:
         told["covered where varied"] = float(np.concatenate(some).mean())
     return told
 

@@ -65,11 +65,7 @@ from augmask.versions import library_versions
 RESULTS = Path(__file__).parent / "results"
 STAND_INS = {"cdtd": CDTDStandIn, "tabdiff": TabDiffStandIn, "tabddpm": TabDDPMStandIn}
 GPU_ROWS, FAIR_ROWS = 65_536, 16_384
-PAPER = {
-    "cdtd": {"width": 796, "solver": "multistep"},
-    "tabdiff": {"width": 801},
-    "tabddpm": {"width": 256},
-}
+PAPER = {"cdtd": {"width": 796}, "tabdiff": {"width": 801}, "tabddpm": {"width": 256}}
 SMALL = {"width": 256, "depth": 3}
 # The paper's on a GPU. On a CPU TabDiff's own default, and the T of TabDDPM's own runs
 # on Adult: its published sampler visits every time.

@@ -9,11 +9,12 @@ Two stages, because the machine with the GPU may have no LightGBM:
 completions to train on, in the scale of the preset (`--ties middle` for `paper`), and
 the fills to compare with: `lgbm-d` and `mice`. `run` trains (or loads with --model),
 imputes some rows (--evaluate) and prints, for each way of filling: the RMSE of removed
-numbers in standard deviations of their column, the accuracy on removed categories, how
-often the 90 % interval covers the removed number (also without the columns of which
-one value has more than 90 %: an interval must cover that), the variance of filled
-numbers over that of the removed ones, that of the completed columns over that of the
-true ones, and the time over that of sampling as many rows.
+numbers in standard deviations of their column, the accuracy on removed categories, the
+variance of filled numbers over that of the removed ones, that of the completed columns
+over that of the true ones, and the time over that of sampling as many rows. Then, from
+further draws (--interval-draws), how often the 90 % interval of `summary` covers the
+removed number, also without the columns of which one value has more than 90 %: an
+interval must cover that.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,18 +75,18 @@ def prepare(options: argparse.Namespace) -> None:
 
 
 def scores(
-    holed, true, frames: list[pd.DataFrame], numeric, best: pd.DataFrame | None = None
+    holed: pd.DataFrame,
+    true: pd.DataFrame,
+    frames: list[pd.DataFrame],
+    best: pd.DataFrame,
+    numeric: Sequence[str],
 ) -> dict[str, float]:
-    """Score m completions on removed cells; columns count alike.
+    """Score completions on removed cells, levels as `best` has them.
 
-    Levels are guessed as in `best`, which one completion is itself.
+    Columns count alike.
     """
-    best = frames[0] if best is None else best
-    from scipy import stats
-
     names = ("rmse", "accuracy", "variance", "completed variance")
     found: dict[str, list[float]] = {k: [] for k in names}
-    m, covered, varied = len(frames), [], []
     for name in holed:
         hole = (holed[name].isna() & true[name].notna()).to_numpy()
         if not hole.any():
@@ -100,17 +102,23 @@ def scores(
         found["variance"].append(float(draws.var() / real.var()))
         spread = np.mean([f[name].astype(float).var() for f in frames])
         found["completed variance"].append(float(spread / true[name].var()))
-        if m > 1:
-            reach = stats.t.ppf(0.95, m - 1) * draws.std(0, ddof=1)
-            covered.append(np.abs(real - mean) <= reach * np.sqrt(1 + 1 / m))
-            varied.append(true[name].value_counts(normalize=True).iloc[0] <= 0.9)
-    told = {k: float(np.mean(v)) if v else float("nan") for k, v in found.items()}
-    if covered:
-        told["covered"] = float(np.concatenate(covered).mean())
-    some = [part for part, wanted in zip(covered, varied, strict=True) if wanted]
-    if some:
-        told["covered where varied"] = float(np.concatenate(some).mean())
-    return told
+    return {k: float(np.mean(v)) if v else float("nan") for k, v in found.items()}
+
+
+def coverage(
+    true: pd.DataFrame, told: pd.DataFrame, numeric: Sequence[str]
+) -> dict[str, float]:
+    """Return how often the intervals of a summary hold the removed number."""
+    every, varied = [], []
+    for name in numeric:
+        part = told[told["column"] == name]
+        real = true[name].iloc[part["row"]].to_numpy(float)
+        inside = (part["lower"] <= real) & (real <= part["upper"])
+        every.append(inside[~np.isnan(real)])
+        if true[name].value_counts(normalize=True).iloc[0] <= 0.9:
+            varied.append(every[-1])
+    rates = {"covered": every, "covered where varied": varied}
+    return {k: float(np.concatenate(v).mean()) for k, v in rates.items() if v}
 
 
 def rival(codec: Codec, holed: pd.DataFrame, path: Path) -> pd.DataFrame:
@@ -158,14 +166,15 @@ def run(options: argparse.Namespace) -> None:
     began = time.monotonic()
     found = model.impute(part, draws=options.draws, seed=options.seed)
     imputed = time.monotonic() - began
-    single = options.draws == 1
-    frames, best = ([found], found) if single else (list(found), found.best())
     numeric = codec.layout.num_names
-    lines = {options.backbone: scores(part, truth, frames, numeric, best)}
-    lines[options.backbone]["times sampling"] = imputed / sampled
+    ours = scores(part, truth, list(found), found.best(), numeric)
+    ours["times sampling"] = imputed / sampled
+    more = model.impute(part, draws=options.interval_draws, seed=options.seed + 1)
+    ours |= coverage(truth, more.summary(0.9), numeric)
+    lines = {options.backbone: ours}
     for name, frame in rivals.items():
         rows = frame.iloc[few].reset_index(drop=True)
-        lines[name] = scores(part, truth, [rows], numeric)
+        lines[name] = scores(part, truth, [rows], rows, numeric)
     for name, line in lines.items():
         print(name, json.dumps({k: round(v, 4) for k, v in line.items()}), flush=True)
 
@@ -188,7 +197,8 @@ def main() -> None:
     second.add_argument("--backbone", default="cdtd")
     second.add_argument("--preset", default="auto")
     second.add_argument("--options", default="{}", help="settings, as JSON")
-    second.add_argument("--draws", type=int, default=10)
+    second.add_argument("--draws", type=int, default=10, help="to take the mean of")
+    second.add_argument("--interval-draws", type=int, default=20)
     second.add_argument("--device", default="auto")
     second.add_argument("--model", type=Path, help="a saved model")
     second.add_argument(

@@ -14,7 +14,7 @@ from standins.tabdiff import TabDiffStandIn
 
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
-from augmask.diffusion.noise import Tape
+from augmask.diffusion.noise import Tape, log_time
 from augmask.diffusion.tabddpm import cosine_signal
 from augmask.table.carrier import Layout
 
@@ -71,7 +71,7 @@ def cdtd_losses(layout: Layout):
     start, num, cat = draws_of(
         (), (ROWS, layout.n_num), (ROWS, layout.n_cat, 16), uniform=(0,)
     )
-    cell = ours.cell_loss(batch, Tape([times(start), num, cat]))
+    cell = ours.cell_loss(batch, Tape([times(start), log_time(times(start)), num, cat]))
     main, warp, weight = theirs.losses(*batch, CDTDDraws(times(start), cat, num))
     # the stand-in has categories first
     order = [*range(layout.n_cat, layout.n_features), *range(layout.n_cat)]
@@ -102,7 +102,7 @@ def test_cdtd_fits_its_warp_to_row_means_of_each_kind():
 def test_cdtd_fits_its_weights_to_every_row_of_the_batch_as_published():
     ours, _, _, cell, (_, _, weight) = cdtd_losses(MIXED)
     start, *_ = draws_of((), uniform=(0,))
-    rho = ours.log_weight(0.25 * torch.log(times(start) + 1e-8)).exp()
+    rho = ours.log_weight(0.25 * log_time(times(start))).exp()
     means = (cell.main * rho[:, None]).mean(1)
     assert weight.shape == (ROWS, ROWS)
     expected = (rho[:, None] - means[None]).square()

@@ -278,6 +278,17 @@ def test_random_steps_of_any_length_are_exact_for_data_of_variance_one():
     assert num.std().item() == pytest.approx(1.0, rel=5 / (2 * n) ** 0.5)
 
 
+def test_between_lies_between_where_steps_are_long_and_cells_well_known():
+    def excess(solver):
+        model, _ = exact_model(sd=0.2)
+        rows = model.sample(20_000, seeded(6), steps=40, solver=solver).num
+        return float(rows.std() / 0.2 - 1)
+
+    assert excess("ancestral") == pytest.approx(0.08, abs=0.015)
+    assert excess("between") == pytest.approx(-0.06, abs=0.015)
+    assert excess("ddim") < excess("between")
+
+
 @pytest.mark.parametrize("solver", ["ancestral", "ddim"])
 def test_a_network_that_knows_nothing_starts_from_standard_normal_numbers(solver):
     n = 20_000
@@ -303,7 +314,7 @@ def test_fewer_steps_visit_different_times_from_last_to_first():
         assert (times[0], times[-1]) == (999, 0)
 
 
-@pytest.mark.parametrize("solver", ["ancestral", "ddim"])
+@pytest.mark.parametrize("solver", TabDDPM.solvers)
 @pytest.mark.parametrize(("n_num", "cards"), MIXES)
 @pytest.mark.parametrize("clip", [0.0, 1.0])
 def test_samples_are_legal_for_any_mix_of_columns(

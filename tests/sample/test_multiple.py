@@ -103,6 +103,47 @@ def test_an_interval_covers_a_further_draw_as_often_as_it_says(draws):
     assert covered == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / n))
 
 
+def interval(draws):
+    """Return the ends of the 90 % interval of holes with these draws, [m, n]."""
+    m, n = draws.shape
+    frame, values = pd.DataFrame({"x": np.zeros(n)}), [pd.Series(row) for row in draws]
+    told = Imputations(frame, {"x": Filled(np.arange(n), values)}, m).summary(0.9)
+    return told["lower"].to_numpy(), told["upper"].to_numpy()
+
+
+def test_ends_are_ordered_draws_and_a_lump_leaves_its_tail_to_the_other_end():
+    spread = np.arange(1.0, 40)  # two draws of 40 on either side
+
+    def ends(draws):
+        return tuple(end.item() for end in interval(draws[:, None]))
+
+    assert ends(spread) == (2, 38)
+    lump = np.where(spread <= 5, 0, spread)
+    assert ends(lump) == (0, 36)
+    assert ends(-lump) == (-36, 0)
+    # one draw beyond the lump is a part of the tail
+    beyond = np.where(spread <= 6, 0, spread)
+    beyond[0] = -1
+    assert ends(beyond) == (0, 37)
+    # few equal draws are no lump: they are chance, or rounded numbers
+    assert ends(np.where(spread <= 4, 0, spread)) == (0, 38)
+    assert ends(np.full(39, 7.0)) == (7, 7)
+
+
+def test_where_most_are_zero_an_interval_is_short_and_covers_what_it_says():
+    rng, n = np.random.default_rng(1), 20_000
+
+    def draw(*shape):
+        return np.where(rng.random(shape) < 0.7, 0, rng.exponential(size=shape))
+
+    draws, new = draw(20, n), draw(n)
+    lower, upper = interval(draws)
+    assert (lower == 0).all()
+    covered = (new <= upper).mean()
+    assert covered == pytest.approx(0.9, abs=0.015)
+    assert (upper <= np.quantile(draws, 0.95, axis=0, method="weibull")).all()
+
+
 def test_a_summary_of_nothing_has_no_rows_and_one_draw_has_none():
     frame = pd.DataFrame({"x": [1.0]})
     assert len(Imputations(frame, {}, 3).summary()) == 0

@@ -10,7 +10,7 @@ import augmask as am
 from augmask.augmentation.boosted import LgbmS
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.noise import low_discrepancy
+from augmask.diffusion.noise import log_time, low_discrepancy
 from augmask.diffusion.tabddpm import TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
@@ -54,7 +54,7 @@ def test_cdtd_reconstructs_what_its_loss_compares(batch):
     num, p = looked(model, batch)
     same = generator()
     u = low_discrepancy(batch.num, same)
-    plain, _ = model._losses_at(batch, u, model.warp.sigma(u), same)
+    plain, _ = model._losses_at(batch, log_time(u), model.warp.sigma(u), same)
     torch.testing.assert_close((num - batch.num).square(), plain[:, :3])
     torch.testing.assert_close(-p.log() / model.entropy, plain[:, 3:])
 

@@ -14,6 +14,7 @@ import torch
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.draws import Draws, complete
 from augmask.train.data import TrainingData, hidden_cells
+from augmask.train.lane import Lane
 
 CPU = torch.device("cpu")
 
@@ -33,7 +34,9 @@ def training_data(
 def test_every_row_comes_once_a_pass_whatever_the_batch_size(make_table, size):
     table = make_table(n=60, n_num=1, cards=(), holes=0.0)
     data = training_data(table)
-    values = torch.cat([data.at(data.next_pairs(size))[0].num[:, 0] for _ in range(60)])
+    values = torch.cat(
+        [data.at(data.shuffle.take(size))[0].num[:, 0] for _ in range(60)]
+    )
     for start in range(0, 60 * size - 60, 60):
         found = np.sort(values[start : start + 60].numpy())
         np.testing.assert_array_equal(found, np.sort(table.num[:, 0].astype("f4")))
@@ -42,7 +45,7 @@ def test_every_row_comes_once_a_pass_whatever_the_batch_size(make_table, size):
 def test_stack_visits_every_pair_of_row_and_completion(make_table):
     table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
     data = training_data(table, "stack:3")
-    batch, _ = data.at(data.next_pairs(90))
+    batch, _ = data.at(data.shuffle.take(90))
     found = {tuple(row) for row in torch.cat([batch.num, batch.cat], 1).tolist()}
     expected = {
         (*num, *cat)
@@ -60,7 +63,7 @@ def test_cycle_shows_one_completion_a_pass(make_table):
     table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
     data = training_data(table, "cycle:2")
     for epoch in range(4):
-        batch, _ = data.at(data.next_pairs(30))
+        batch, _ = data.at(data.shuffle.take(30))
         expected = data.completions.completion(epoch % 2)
         np.testing.assert_allclose(
             batch.num.sum(0).numpy(), expected.num.sum(0), rtol=1e-5
@@ -96,19 +99,31 @@ def test_supervision_and_hidden_cells(make_table):
         np.testing.assert_array_equal(counted.numpy(), expected)
 
 
-def test_the_shuffle_goes_on_from_its_state(make_table):
+@pytest.mark.parametrize("size", [16, 25, 120])
+def test_the_shuffle_goes_on_from_its_state(make_table, monkeypatch, size):
     table = make_table(n=50, holes=0.3)
-    data = training_data(table, "anchor:3:0.5")
+    shuffle = training_data(table, "anchor:3:0.5").shuffle
     for _ in range(5):
-        data.at(data.next_pairs(16))
-    state = {name: value.clone() for name, value in data.state().items()}
-    expected = [data.at(data.next_pairs(16))[0] for _ in range(20)]
-    again = training_data(table, "anchor:3:0.5")
+        shuffle.take(size)
+    state = {name: value.clone() for name, value in shuffle.state().items()}
+    expected = [shuffle.take(size) for _ in range(20)]
+
+    def goes_on(again):
+        return all(torch.equal(again.take(size), numbers) for numbers in expected)
+
+    again = training_data(table, "anchor:3:0.5").shuffle
     again.restore(state)
-    for batch in expected:
-        found = again.at(again.next_pairs(16))[0]
-        assert torch.equal(found.num, batch.num)
-        assert torch.equal(found.cat, batch.cat)
+    assert goes_on(again)
+    # the same where orders are drawn a pass ahead, as on a GPU
+    monkeypatch.setattr(Lane, "beside", True)
+    early = training_data(table, "anchor:3:0.5").shuffle
+    for _ in range(5):
+        early.take(size)
+    for name, value in early.state().items():
+        assert torch.equal(value, state[name])
+    assert goes_on(early)
+    early.restore(state)
+    assert goes_on(early)
 
 
 @pytest.mark.parametrize("draws", ["one", "stack:3", "anchor:2:0.5"])
@@ -141,7 +156,7 @@ def test_staged_batches_are_those_of_the_pairs_in_tensors_that_stay(make_table):
     pointers = {data._pairs.data_ptr()}
     for _ in range(12):
         batch, counted = data.staged()
-        expected, mask = again.at(again.next_pairs(16))
+        expected, mask = again.at(again.shuffle.take(16))
         assert torch.equal(batch.num, expected.num)
         assert torch.equal(counted, mask)
         data.stage(16)

@@ -30,6 +30,21 @@ def table(make_table):
     return make_table(n=120, n_num=2, cards=(2, 5))
 
 
+def felt(trainer):
+    """Return the averaged weights by name, less those that no output depends on.
+
+    The bias of an attention's keys moves all scores of a query alike. Its gradient is
+    rounding, which Adam makes steps of full size from.
+    """
+    # settled: what the backbone carries is the average
+    named = trainer.backbone.named_parameters()
+    weights = {name: value.detach().clone() for name, value in named}
+    for name, value in weights.items():
+        if name.endswith("qkv.bias"):
+            value.chunk(3)[1].zero_()
+    return weights
+
+
 @pytest.mark.parametrize("backbone", list(BACKBONES))
 def test_each_of_a_stack_is_what_it_is_alone(table, stack_anywhere, backbone):
     alone = [trainer(table, backbone, seed) for seed in range(3)]
@@ -42,9 +57,7 @@ def test_each_of_a_stack_is_what_it_is_alone(table, stack_anywhere, backbone):
             assert left["held_out"] == pytest.approx(
                 right["held_out"], rel=1e-4, nan_ok=True
             )
-        torch.testing.assert_close(
-            mine.average.weights, theirs.average.weights, rtol=1e-3, atol=1e-4
-        )
+        torch.testing.assert_close(felt(mine), felt(theirs), rtol=1e-3, atol=1e-4)
         # and they are three models
         assert len({run.history[-1]["loss"] for run in found}) == 3
 

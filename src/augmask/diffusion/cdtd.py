@@ -26,7 +26,7 @@ from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.cdtd_back import CDTDWay
 from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
-from augmask.diffusion.noise import Noise, low_discrepancy, normal_like
+from augmask.diffusion.noise import Noise, log_time, low_discrepancy, normal_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.reverse import Guide, follow
@@ -64,9 +64,9 @@ class Denoiser(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def embed_time(self, u: Tensor) -> Tensor:
-        """Embed the logarithm of the time: most of the change is near u = 0."""
-        embedded: Tensor = self.time(250 * torch.log(u + 1e-8))
+    def embed_time(self, log_u: Tensor) -> Tensor:
+        """Embed the logarithm of the time, see `log_time`."""
+        embedded: Tensor = self.time(250 * log_u)
         return embedded
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ class CDTD(nn.Module):
         return denoised, out[:, self.n_num :]
 
     def _losses_at(
-        self, batch: Batch, u: Tensor, sigma: Tensor, generator: Noise
+        self, batch: Batch, log_u: Tensor, sigma: Tensor, generator: Noise
     ) -> tuple[Tensor, Tensor]:
         """Return calibrated losses A and W [B, d]: without and with EDM's weight."""
         num, cat = batch
@@ -192,7 +192,8 @@ class CDTD(nn.Module):
         points = embedding(self.ragged.slots(cat), self._points())
         x_num = num + s_num * normal_like(num, generator)
         x_cat = points + s_cat[:, :, None] * normal_like(points, generator)
-        denoised, logits = self._denoise(x_num, x_cat, sigma, self.net.embed_time(u))
+        time = self.net.embed_time(log_u)
+        denoised, logits = self._denoise(x_num, x_cat, sigma, time)
 
         squared = (denoised - num).square()
         entropy = self.ragged.cross_entropy(logits, cat) / self.entropy
@@ -210,10 +211,11 @@ class CDTD(nn.Module):
         The three losses touch disjoint parameters: all targets are constants.
         """
         u = low_discrepancy(batch.num, generator)
+        log_u = log_time(u, generator)
         with torch.no_grad():
             sigma = self.warp.sigma(u)
-        plain, weighted = self._losses_at(batch, u, sigma, generator)
-        rho = self.log_weight(0.25 * torch.log(u + 1e-8)).exp()[:, None]
+        plain, weighted = self._losses_at(batch, log_u, sigma, generator)
+        rho = self.log_weight(0.25 * log_u).exp()[:, None]
         aux = {
             "weight": (rho - weighted.detach()).square(),
             "warp": self.warp.fit_loss(sigma, plain, self.group),
@@ -232,7 +234,8 @@ class CDTD(nn.Module):
         parts = []
         for group in (NUM, CAT):
             u = self.warp.time(levels, group)
-            losses, _ = self._losses_at(batch, u, self.warp.sigma(u), generator)
+            sigma = self.warp.sigma(u)
+            losses, _ = self._losses_at(batch, log_time(u), sigma, generator)
             parts.append(losses[:, self.group == group])
         return torch.cat(parts, 1)
 

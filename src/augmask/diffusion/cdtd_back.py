@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from augmask.diffusion.base import Batch
-from augmask.diffusion.noise import Noise, normal_like
+from augmask.diffusion.noise import Noise, log_time, normal_like
 from augmask.diffusion.reverse import State, at, believed, corrected
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class CDTDWay:
             1, 0, steps + 1, dtype=block.dtype, device=self.points.device
         )
         self.sigma = model.warp.sigma(u)
-        self.times = model.net.embed_time(u)
+        self.times = model.net.embed_time(log_time(u))
         self.levels: Sequence[float] = self.sigma[:, 0].tolist()
         self.keep = self.sigma[1:] / self.sigma[:-1]
         self.ahead = torch.zeros_like(self.keep)

@@ -16,11 +16,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-Law = Literal["normal", "uniform", "even"]
+Law = Literal["normal", "uniform", "even", "log"]
+
+LEAST_TIME = 1e-8  # keeps the logarithm of a time finite
 
 
 class Asked(NamedTuple):
-    """A draw: its law, shape and type."""
+    """A draw: its law, shape and type; "log" is what `log_time` makes of the last."""
 
     law: Law
     shape: torch.Size
@@ -85,6 +87,19 @@ def low_discrepancy(rows: Tensor, noise: Noise) -> Tensor:
     return _draw(Asked("even", rows.shape[:1], rows.dtype), noise)
 
 
+def log_time(u: Tensor, noise: Noise | None = None) -> Tensor:
+    """Return log u, for times of which most of the change is near 0.
+
+    Given the noise that u was drawn from just before, it counts as drawn too: put into
+    each feature of a time it would cost more than the features.
+    """
+    if isinstance(noise, Tape):
+        return noise.next()
+    if isinstance(noise, Noted):
+        noise.asked.append(Asked("log", u.shape, u.dtype))
+    return torch.log(u + LEAST_TIME)
+
+
 def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:
     """Draw what was noted, in the same order.
 
@@ -97,7 +112,10 @@ def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:
     >>> torch.equal(tape.next(), first), torch.equal(tape.next(), second)
     (True, True)
     """
-    return [_draw(each, generator) for each in asked]
+    made: list[Tensor] = []
+    for each in asked:
+        made.append(log_time(made[-1]) if each.law == "log" else _draw(each, generator))
+    return made
 
 
 @contextmanager

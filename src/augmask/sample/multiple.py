@@ -151,9 +151,12 @@ class Imputations(Sequence[pd.DataFrame]):
         What is said of categories is the model's belief on the way to its draws, which
         is finer than a count of m draws.
 
-        A further draw falls into the interval with probability `level`. Its ends are
-        ordered draws, between which so many of m + 1 fall; with too few draws for that
-        (less than 19 for 90 %) it is mean ± t √(1 + 1/m) sd, right for normal draws.
+        A further draw falls into the interval with probability `level`, or more where
+        draws may be equal. Its ends are ordered draws, between which so many of m + 1
+        fall; with too few draws for that (less than 19 for 90 %) it is mean ± t
+        √(1 + 1/m) sd, right for normal draws. Both tails are alike, unless a value that
+        more than 1 - `level` of the draws share stands at one end, such as 0 where
+        nothing was earned: the other tail is then cut by what this one cannot be.
         """
         if not 0 < level < 1:
             raise UsageError(f"level must lie between 0 and 1, got {level!r}")
@@ -226,11 +229,12 @@ def _spread(values: Sequence[pd.Series], level: float) -> dict[str, list[Any]]:
     )
     m = len(draws)
     mean, sd = draws.mean(0), draws.std(0, ddof=1)
-    reach = stats.t.ppf((1 + level) / 2, m - 1) * np.sqrt(1 + 1 / m) * sd
-    lower, upper = mean - reach, mean + reach
-    tail = (1 - level) / 2
-    if tail * (m + 1) >= 1 - 1e-9:
-        lower, upper = np.quantile(draws, [tail, 1 - tail], axis=0, method="weibull")
+    tail = round((1 - level) / 2 * (m + 1), 9)
+    if tail >= 1:
+        lower, upper = _ends(np.sort(draws, axis=0), tail)
+    else:
+        reach = stats.t.ppf((1 + level) / 2, m - 1) * np.sqrt(1 + 1 / m) * sd
+        lower, upper = mean - reach, mean + reach
 
     def told(numbers: FloatArray) -> list[Any]:
         if not dated:
@@ -243,6 +247,28 @@ def _spread(values: Sequence[pd.Series], level: float) -> dict[str, list[Any]]:
         "lower": told(lower),
         "upper": told(upper),
     }
+
+
+def _ends(ordered: FloatArray, tail: float) -> tuple[FloatArray, FloatArray]:
+    """Return between which of m ordered draws [m, n] all but two tails of m + 1 lie."""
+    m, n = ordered.shape
+
+    def at(place: FloatArray) -> FloatArray:
+        below = np.clip(np.floor(place).astype(np.intp), 1, m - 1)
+        low, high = (
+            np.take_along_axis(ordered, k[None] - 1, 0)[0] for k in (below, below + 1)
+        )
+        return np.asarray(low + (place - below) * (high - low))
+
+    def spare(end: FloatArray, outside: FloatArray) -> FloatArray:
+        lump = (ordered == end).sum(0) > 2 * tail
+        return np.where(lump, np.maximum(tail - outside, 0.0), 0.0)
+
+    cut = np.full(n, tail)
+    lower, upper = at(cut), at(m + 1 - cut)
+    above = spare(upper, (ordered > upper).sum(0))
+    beneath = spare(lower, (ordered < lower).sum(0))
+    return at(cut + above), at(m + 1 - cut - beneath)
 
 
 def _counted(values: Sequence[pd.Series]) -> Shares:

@@ -26,7 +26,12 @@ from augmask.augmentation.bend import bend
 from augmask.augmentation.moments import CatMoments, Moments
 from augmask.diffusion import edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
-from augmask.diffusion.noise import low_discrepancy, normal_like, uniform_like
+from augmask.diffusion.noise import (
+    log_time,
+    low_discrepancy,
+    normal_like,
+    uniform_like,
+)
 from augmask.diffusion.tabddpm import Step, TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
@@ -67,7 +72,7 @@ def _cdtd(model: CDTD, n: int, generator: torch.Generator) -> Phi:
     like = model.embedding
     u = low_discrepancy(like.new_empty(n), generator)
     sigma = model.warp.sigma(u).detach()
-    time = model.net.embed_time(u).detach()
+    time = model.net.embed_time(log_time(u)).detach()
     noise_num = normal_like(like.new_empty(n, model.n_num), generator)
     shape = (n, model.n_cat, model.cat_width)
     noise_cat = normal_like(like.new_empty(shape), generator)

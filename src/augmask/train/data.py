@@ -1,4 +1,4 @@
-"""The training set: completions, supervised cells, shuffled batches.
+"""The training set: completions, supervised cells, batches.
 
 Most tables are small beside a GPU's memory, so they live there and a batch is one
 gather; larger ones are streamed. With several completions of a table only the holes
@@ -8,7 +8,7 @@ are stored several times.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -20,10 +20,10 @@ from torch import Tensor
 
 from augmask.augmentation.draws import Completions, Draws
 from augmask.diffusion.base import Batch
-from augmask.rng import stream
 from augmask.table.carrier import BoolArray, Table
 from augmask.train import parallel
 from augmask.train.ahead import Ahead
+from augmask.train.shuffle import Shuffle
 
 Supervise = Literal["observed", "all"]
 
@@ -126,9 +126,10 @@ def _gathered(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return numbers, codes and marks of pairs of row and completion."""
     n, n_num = store["num"].shape
-    rows = pairs % n
+    several = "num_fill" in store
+    rows = pairs % n if several else pairs
     num, cat, marks = store["num"][rows], store["cat"][rows], store["marks"][rows]
-    if "num_fill" in store:
+    if several:
         draws, hole = pairs // n, (marks & OBSERVED) == 0
         first, fills = store["num_first"][rows], store["num_fill"]
         num = _filled(num, hole[:, :n_num], first, fills, draws)
@@ -138,11 +139,7 @@ def _gathered(
 
 
 class TrainingData:
-    """Completed rows, which of their cells are supervised, and an endless shuffle.
-
-    Every pass over the data draws a new order and visits every row; a batch may reach
-    over the end of one pass into the next, so no row is ever left out. With the policy
-    `stack` a pass visits every pair of row and completion.
+    """Completed rows in batches, and which of their cells are supervised.
 
     A table of up to `resident` bytes lives on the device and a batch is one gather
     there. A larger one stays in host memory: a thread gathers batches ahead of the
@@ -163,6 +160,8 @@ class TrainingData:
 
     Attributes
     ----------
+    shuffle : Shuffle
+        Which rows come next.
     nbytes : int
         What the table takes.
     streamed : bool
@@ -191,19 +190,14 @@ class TrainingData:
         home = torch.device("cpu") if self.streamed else device
         self._store = {name: part.to(home) for name, part in store.items()}
         self._watched: Tensor | None = None
+        self._asked: Tensor | None = None
         self._pairs: Tensor | None = None
         self._ahead: Ahead | None = None
         if self.streamed:
             # not a method: the two would keep each other, and the table, alive
             self._ahead = Ahead(partial(_gathered, self._store), device)
-
-        self._generator = torch.Generator(home).manual_seed(seed)
-        self._seed = seed
-        # where the pass stands: its number, how far it is, and what it is shuffled by
-        self._epoch, self._cursor = 0, 0
-        self._began = self._generator.get_state()
-        self._order: Tensor | None = None
-        self._used: Mapping[str, Tensor] = self._position()
+        self.shuffle = Shuffle(completions, seed, home, shared=not self.streamed)
+        self._used: Mapping[str, Tensor] = self.shuffle.state()
 
     # -- rows ----------------------------------------------------------------------
 
@@ -215,7 +209,7 @@ class TrainingData:
 
     def at(self, pairs: Tensor) -> tuple[Batch, Tensor]:
         """Return the rows of these pairs and the mask of their supervised cells."""
-        parts = _gathered(self._store, pairs.to(self._generator.device))
+        parts = _gathered(self._store, pairs.to(self._store["num"].device))
         return self._as_batch(*(part.to(self.device) for part in parts))
 
     @property
@@ -234,18 +228,23 @@ class TrainingData:
 
     # -- batches -------------------------------------------------------------------
 
-    def stage(self, size: int, share: slice = slice(None)) -> None:
-        """Move on by a batch of `size`, of which this process wants a share."""
+    def ask(self, size: int, share: slice = slice(None)) -> None:
+        """Move on by a batch of `size`, of which this process wants a share.
+
+        It is there after `place`.
+        """
         if self._ahead is None:
-            pairs = self.next_pairs(size)[share]
-            if self._pairs is None or len(self._pairs) != len(pairs):
-                self._pairs = torch.empty_like(pairs)
-            self._pairs.copy_(pairs)
+            self._asked = self.shuffle.take(size)[share]
             return
         while self._ahead.wants_more:
-            pairs = self.next_pairs(size)[share]
-            self._ahead.ask(pairs, self._position())
+            pairs = self.shuffle.take(size)[share]
+            self._ahead.ask(pairs, self.shuffle.state())
         self._used = self._ahead.take()
+
+    def stage(self, size: int, share: slice = slice(None)) -> None:
+        """Ask for a batch and place it."""
+        self.ask(size, share)
+        place([self])
 
     def staged(self) -> tuple[Batch, Tensor]:
         """Return the batch that was staged, and the mask of its supervised cells.
@@ -257,64 +256,28 @@ class TrainingData:
         assert self._pairs is not None
         return self.at(self._pairs)
 
-    def next_pairs(self, size: int) -> Tensor:
-        """Return the numbers of the next `size` pairs of row and completion."""
-        parts: list[Tensor] = []
-        while size:
-            order = self._shuffled()
-            part = order[self._cursor : self._cursor + size]
-            self._cursor += len(part)
-            size -= len(part)
-            parts.append(part)
-            if self._cursor == len(order):
-                self._epoch, self._cursor, self._order = self._epoch + 1, 0, None
-                self._began = self._generator.get_state()
-        return (torch.cat(parts) if len(parts) > 1 else parts[0]).long()
-
-    def _shuffled(self) -> Tensor:
-        """Return this pass's order; row r with completion k is the number k n + r."""
-        if self._order is not None:
-            return self._order
-        n, home = self.n_rows, self._generator.device
-        rng = stream(self._seed, "epoch", self._epoch)
-        draw = self.completions.draw_of_epoch(self._epoch, rng)
-        pairs = n * self.completions.n_draws
-        # long numbers would take as much as the table's own
-        short = home.type == "cpu" and pairs < 2**31
-        order = torch.randperm(
-            pairs if draw is None else n,
-            generator=self._generator,
-            device=home,
-            dtype=torch.int32 if short else torch.int64,
-        )
-        if draw is not None:
-            order += draw * n
-        if not self.streamed:
-            # GPUs of two kinds may shuffle differently from the same seed
-            parallel.copy_lead([order])
-        self._order = order
-        return order
-
-    def _position(self) -> dict[str, Tensor]:
-        return {
-            "generator": self._began,
-            "position": torch.tensor([self._cursor, self._epoch]),
-        }
-
     def state(self) -> Mapping[str, Tensor]:
-        """Return where the shuffle stands, for a checkpoint.
-
-        The order itself is not in it: it is made again from the generator, because it
-        may be as long as the table.
-        """
-        return self._position() if self._ahead is None else self._used
+        """Return where the shuffle stands, for a checkpoint."""
+        return self.shuffle.state() if self._ahead is None else self._used
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go back to a state from `state()`."""
         if self._ahead is not None:
             self._ahead.forget()
-        self._began = state["generator"].cpu()
-        self._generator.set_state(self._began)
-        self._cursor, self._epoch = state["position"].tolist()
-        self._order = None
-        self._used = self._position()
+        self.shuffle.restore(state)
+        self._used = self.shuffle.state()
+
+
+def place(every: Sequence[TrainingData]) -> None:
+    """Put what each was asked for where `staged` reads it; all by one copy."""
+    places, asked = [], []
+    for data in every:
+        if data._asked is None:
+            continue
+        if data._pairs is None or len(data._pairs) != len(data._asked):
+            data._pairs = torch.empty_like(data._asked)
+        places.append(data._pairs)
+        asked.append(data._asked)
+        data._asked = None
+    if places:
+        torch._foreach_copy_(places, asked)

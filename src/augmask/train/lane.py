@@ -11,7 +11,9 @@ import torch
 class Lane:
     """A CUDA stream of one's own, beside that of the caller; nothing elsewhere.
 
-    What is recorded on several lanes of a step is replayed side by side.
+    What is recorded on several lanes of a step is replayed side by side. What a lane
+    has made is used after it has left, and the lane takes that memory again only after
+    it has started anew, behind all that was asked of the caller by then.
 
     Parameters
     ----------
@@ -23,6 +25,11 @@ class Lane:
         self._stream: Any = None
         if device and device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    @property
+    def beside(self) -> bool:
+        """Whether work on the lane goes on beside that of the caller."""
+        return self._stream is not None
 
     def start(self) -> None:
         """Let the lane wait for what the caller has asked for."""

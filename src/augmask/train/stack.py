@@ -24,6 +24,7 @@ from augmask.diffusion.noise import Asked, Noted, Tape, drawn
 from augmask.diffusion.replay import Replay, reason
 from augmask.train.adam import Adam
 from augmask.train.average import WeightAverage
+from augmask.train.data import place
 from augmask.train.flat import Flat
 from augmask.train.lane import Lane
 from augmask.train.trainer import Trainer
@@ -188,9 +189,7 @@ class Stack:
     def _given(self) -> tuple[Batch, Tensor, list[Tensor]]:
         """Return the rows of all, which cells count, and the noise.
 
-        Every model gathers and draws on its own, which is little work for a GPU. What a
-        lane has made is read here after it has left, and the lane takes that memory
-        again only after it has waited for this step.
+        Every model gathers and draws on its own, which is little work for a GPU.
         """
         rows, drawn_by = [], []
         for lane in self._lanes:
@@ -221,6 +220,7 @@ class Stack:
         """Take the step that the members have prepared."""
         if not self.members:
             return
+        place([trainer.data for trainer in self.members])
         pace = self.members[0].pace
         self._done.fill_(pace.done)
         self._adam.set(pace.rate, pace.pull)

@@ -32,7 +32,7 @@ from augmask.rng import stream_seed
 from augmask.train import parallel
 from augmask.train.adam import Adam
 from augmask.train.average import WeightAverage
-from augmask.train.data import TrainingData
+from augmask.train.data import TrainingData, place
 from augmask.train.flat import Flat
 from augmask.train.schedule import learning_rate
 
@@ -149,6 +149,7 @@ class Trainer:
 
     def take_step(self) -> None:
         """Take the step that was prepared."""
+        place([self.data])
         self._done.fill_(self.pace.done)
         self._adam.set(self.pace.rate, self.pace.pull)
         (self._replay or self._compute)()
@@ -167,7 +168,7 @@ class Trainer:
 
         In a stack it is prepared here, and taken when all are ready.
         """
-        self.data.stage(self.settings.batch, self._share)
+        self.data.ask(self.settings.batch, self._share)
         pull = self.average.pull(self.steps_done)
         self.pace = Pace(done, pull, self.learning_rate(done))
         if self._stack is None:

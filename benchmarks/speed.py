@@ -34,7 +34,7 @@ import platform
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +59,7 @@ from standins.tabdiff import TabDiffStandIn
 
 from augmask.diffusion import BACKBONES
 from augmask.sample.draw import draw_batches
-from augmask.train.loop import LOOK
+from augmask.train.loop import LOOK_GPU
 from augmask.versions import library_versions
 
 RESULTS = Path(__file__).parent / "results"
@@ -102,8 +102,8 @@ def compared(kind: str, backbone: str, found: dict[str, list[float]]) -> dict:
     }
 
 
-def measure(backbone: str, a: argparse.Namespace) -> list[dict]:
-    """Measure training and sampling of one backbone."""
+def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
+    """Measure training, then sampling of one backbone."""
     device = torch.device(a.device)
     on_gpu = device.type == "cuda"
     frame = adult_like(a.rows)
@@ -141,7 +141,7 @@ def measure(backbone: str, a: argparse.Namespace) -> list[dict]:
     training["options"] = options
     if on_gpu and a.together:
         rate = training["median"]["ours"]
-        each = LOOK * max(6, round(2 * a.seconds * rate / a.together / LOOK))
+        each = LOOK_GPU * max(6, round(2 * a.seconds * rate / a.together / LOOK_GPU))
         training["together"] = a.together
         training["median"]["together"], before = together(
             backbone, frame, options, a.device, a.together, each
@@ -150,6 +150,7 @@ def measure(backbone: str, a: argparse.Namespace) -> list[dict]:
         training["ratio"]["together"] = (
             training["median"]["together"] / training["median"]["stand-in"]
         )
+    yield training
 
     many = a.sample_rows or (GPU_ROWS if on_gpu else CPU_ROWS)
     settings = fitted.settings.replace({"sampling_batch": many})
@@ -181,8 +182,7 @@ def measure(backbone: str, a: argparse.Namespace) -> list[dict]:
         )
     found = take_turns(samplers, a.seconds / 2, a.rounds)
     sampling = compared("sampling", backbone, found)
-    sampling |= {"steps": steps, "seconds_before": round(warm, 1)}
-    return [training, sampling]
+    yield sampling | {"steps": steps, "seconds_before": round(warm, 1)}
 
 
 def filling(rounds: int) -> dict | None:

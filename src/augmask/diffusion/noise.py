@@ -53,7 +53,7 @@ class Tape:
 Noise = torch.Generator | Noted | Tape
 
 
-def _draw(asked: Asked, noise: Noise) -> Tensor:
+def _draw(asked: Asked, noise: Noise, out: Tensor | None = None) -> Tensor:
     if isinstance(noise, Tape):
         return noise.next()
     if isinstance(noise, Noted):
@@ -63,9 +63,9 @@ def _draw(asked: Asked, noise: Noise) -> Tensor:
     if asked.law == "even":
         (n,) = asked.shape
         start = torch.rand((), generator=noise, **kind)
-        return (start + torch.arange(n, **kind) / n) % 1.0
+        return torch.remainder(start + torch.arange(n, **kind) / n, 1.0, out=out)
     draw = torch.randn if asked.law == "normal" else torch.rand
-    return draw(asked.shape, generator=noise, **kind)
+    return draw(asked.shape, generator=noise, out=out, **kind)
 
 
 def normal_like(x: Tensor, noise: Noise) -> Tensor:
@@ -87,7 +87,9 @@ def low_discrepancy(rows: Tensor, noise: Noise) -> Tensor:
     return _draw(Asked("even", rows.shape[:1], rows.dtype), noise)
 
 
-def log_time(u: Tensor, noise: Noise | None = None) -> Tensor:
+def log_time(
+    u: Tensor, noise: Noise | None = None, out: Tensor | None = None
+) -> Tensor:
     """Return log u, for times of which most of the change is near 0.
 
     Given the noise that u was drawn from just before, it counts as drawn too: put into
@@ -97,11 +99,15 @@ def log_time(u: Tensor, noise: Noise | None = None) -> Tensor:
         return noise.next()
     if isinstance(noise, Noted):
         noise.asked.append(Asked("log", u.shape, u.dtype))
-    return torch.log(u + LEAST_TIME)
+    return torch.log(u + LEAST_TIME, out=out)
 
 
-def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:
-    """Draw what was noted, in the same order.
+def drawn(
+    asked: Sequence[Asked],
+    generator: torch.Generator,
+    places: Sequence[Tensor] | None = None,
+) -> list[Tensor]:
+    """Draw what was noted, in the same order, and put it where there are places.
 
     Examples
     --------
@@ -113,8 +119,11 @@ def drawn(asked: Sequence[Asked], generator: torch.Generator) -> list[Tensor]:
     (True, True)
     """
     made: list[Tensor] = []
-    for each in asked:
-        made.append(log_time(made[-1]) if each.law == "log" else _draw(each, generator))
+    for each, out in zip(asked, places or len(asked) * [None], strict=True):
+        if each.law == "log":
+            made.append(log_time(made[-1], out=out))
+        else:
+            made.append(_draw(each, generator, out))
     return made
 
 

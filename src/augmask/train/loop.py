@@ -1,6 +1,6 @@
 """The run: steps until a budget is spent, looking up from time to time.
 
-Every `LOOK` steps the device is read once. If the loss broke, the run goes back to its
+Every so many steps the device is read once. If the loss broke, the run goes back to its
 last good state, finds the step and the column that broke it, and tries again with half
 the learning rate. Now and then the averaged weights are scored on observed cells that
 were kept from the loss; of the states late in the run the last that is about as good as
@@ -35,6 +35,7 @@ from augmask.train.trainer import Trainer
 log = logging.getLogger("augmask")
 
 LOOK = 100  # steps between two reads of the device
+LOOK_GPU = 200  # a read lets a GPU run dry
 EVALUATIONS = 40  # looks at the held-out cells in a full run
 RESTARTS = 3
 # A later state is taken unless it is clearly worse on held-out cells: late steps have a
@@ -67,11 +68,15 @@ class Run:
         return {k: v for k, v in vars(self).items() if k not in hidden}
 
 
+def _look_every(trainer: Trainer) -> int:
+    return LOOK_GPU if trainer.device.type == "cuda" else LOOK
+
+
 def _find_culprit(trainer: Trainer, good: dict[str, Tensor], done: float) -> str:
     """Replay the steps since `good` one by one; say which column broke, and where."""
     names = trainer.data.completions.table.layout.names
     trainer.restore(good)
-    for _ in range(LOOK):
+    for _ in range(_look_every(trainer)):
         trainer.step(done)
         assert trainer.last is not None
         losses, counted = trainer.last
@@ -148,7 +153,8 @@ def steps(
         str(trainer.steps_done), "a checkpoint must be readable by all processes"
     )
     watching = bool(trainer.data.hidden.any())
-    evaluate_every = LOOK * max(1, round(settings.steps / EVALUATIONS / LOOK))
+    look = _look_every(trainer)
+    evaluate_every = look * max(1, round(settings.steps / EVALUATIONS / look))
     clock = _Clock(settings.steps, seconds, run.seconds)
     good = trainer.state()
     shown: dict[str, float] = {}
@@ -165,7 +171,7 @@ def steps(
             last_report = clock.elapsed
             progress("train", trainer.steps_done, settings.steps, shown)
         last = trainer.steps_done == settings.steps
-        if trainer.steps_done % LOOK and not last:
+        if trainer.steps_done % look and not last:
             continue
 
         loss = trainer.window()
@@ -179,7 +185,7 @@ def steps(
             shown["held_out"] = row["held_out"]
         shown["loss"] = loss
         run.history.append(row)
-        good = trainer.state()
+        good = trainer.state(good)
         if checkpoint and parallel.lead(checkpoint.due):
             noise = _noise_of_others(good["noise"])
             best = {} if run.best_weights is None else {"best": run.best_weights}

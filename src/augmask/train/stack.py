@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import cycle
 from typing import Any
 
 import torch
@@ -33,7 +32,6 @@ log = logging.getLogger("augmask")
 
 
 MOST = 16  # more at once are no faster
-LANES = 8  # models that gather and draw side by side
 
 
 def stacked(trainers: Sequence[Trainer]) -> list[Stack]:
@@ -135,7 +133,7 @@ class Stack:
         # may use it then
         self._data = [t.data for t in trainers]
         self._noise = [t.noise for t in trainers]
-        self._lanes = [Lane(first.device) for _ in range(LANES)]
+        self._lanes = [Lane(first.device) for _ in trainers]
         self._losses = self._all_losses
         if first.settings.compiled(first.device.type):
             self._losses = fused(self._all_losses)
@@ -189,22 +187,24 @@ class Stack:
     def _given(self) -> tuple[Batch, Tensor, list[Tensor]]:
         """Return the rows of all, which cells count, and the noise.
 
-        Every model gathers and draws on its own, which is little work for a GPU.
+        Every model gathers and draws on its own, side by side with the others: alone it
+        would leave most of a GPU idle.
         """
-        rows, drawn_by = [], []
+        rows, device = [], self._done.device
+        values = [
+            torch.empty(len(self._noise), *shape, dtype=dtype, device=device)
+            for _, shape, dtype in self._draws
+        ]
         for lane in self._lanes:
             lane.start()
-        for data, noise, lane in zip(
-            self._data, self._noise, cycle(self._lanes), strict=False
-        ):
+        for i, lane in enumerate(self._lanes):
             with lane.taken():
-                rows.append(data.staged())
-                drawn_by.append(drawn(self._draws, noise))
+                rows.append(self._data[i].staged())
+                drawn(self._draws, self._noise[i], [value[i] for value in values])
         for lane in self._lanes:
             lane.leave()
         batches, counted = zip(*rows, strict=True)
         num, cat = (torch.stack(parts) for parts in zip(*batches, strict=True))
-        values = [torch.stack(same) for same in zip(*drawn_by, strict=True)]
         return Batch(num, cat), torch.stack(counted), values
 
     def _compute(self) -> None:

@@ -112,6 +112,7 @@ class Trainer:
     def _stand_alone(self) -> None:
         """Make all that a step works on."""
         settings, device = self.settings, self.device
+        self._lying: dict[str, Tensor] | None = None
         self.flat = Flat([self.backbone])
         self.average = WeightAverage(self.flat.weights, settings.ema)
         self._adam = Adam(self.flat.weights, self.average, settings)
@@ -130,7 +131,7 @@ class Trainer:
         self, stack: Companions, flat: Flat, average: Tensor, loss: Tensor
     ) -> None:
         """Leave the arithmetic of the steps to a stack, which lends its memory."""
-        self._stack, self.flat = stack, flat
+        self._stack, self.flat, self._lying = stack, flat, None
         self.average = WeightAverage(flat.weights, self.settings.ema)
         self.average.weights = average
         self._window_loss = loss
@@ -245,21 +246,24 @@ class Trainer:
         # they hold on to the trainer, and it to the table
         self._fused = self._replay = None
 
-    def state(self) -> dict[str, Tensor]:
-        """Return copies of everything that the next step depends on."""
+    @torch.no_grad()
+    def state(self, place: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return copies of everything that the next step depends on.
+
+        An earlier state that is no longer needed may be given as their place.
+        """
         state = {"noise": self.noise.get_state()}
         state["counters"] = torch.tensor(
             [self.steps_done, self.caution], dtype=torch.float64
         )
         for name, value in self.data.state().items():
             state[f"data/{name}"] = value
-        for name, value in self._buffers().items():
-            state[f"buffer/{name}"] = value
-        state["weights"] = self.flat.weights.detach()
-        state["average"] = self.average.weights
-        for name, value in self._moments().items():
-            state[f"optimizer/{name}"] = value
-        return {name: value.clone() for name, value in state.items()}
+        moving = self._moving()
+        if place is None:
+            return state | {name: value.clone() for name, value in moving.items()}
+        kept = {name: place[name] for name in moving}
+        torch._foreach_copy_(list(kept.values()), list(moving.values()))
+        return state | kept
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -274,20 +278,20 @@ class Trainer:
         steps, self.caution = state["counters"].tolist()
         self.steps_done = int(steps)
         self.data.restore(_part(state, "data"))
-        for name, value in self._buffers().items():
-            value.copy_(state[f"buffer/{name}"])
-        self.flat.weights.copy_(state["weights"])
-        self.average.weights.copy_(state["average"])
-        for name, value in self._moments().items():
-            value.copy_(state[f"optimizer/{name}"])
+        for name, value in self._moving().items():
+            value.copy_(state[name])
 
-    def _buffers(self) -> dict[str, Tensor]:
-        """Return what the backbone keeps besides weights, e.g. a changed schedule."""
-        kept = self.backbone.state_dict().items()
-        return {name: v for name, v in kept if name not in self.flat.shapes}
-
-    def _moments(self) -> dict[str, Tensor]:
-        """Return what the optimiser remembers."""
-        if self._stack is not None:
-            return self._stack.moments(self)
-        return self._adam.memory
+    def _moving(self) -> dict[str, Tensor]:
+        """Return all that moves where it lies; the same tensors until join or leave."""
+        if self._lying is None:
+            moving = {"weights": self.flat.weights, "average": self.average.weights}
+            # what the backbone keeps besides weights, e.g. a changed schedule
+            for name, value in self.backbone.state_dict().items():
+                if name not in self.flat.shapes:
+                    moving[f"buffer/{name}"] = value
+            stack = self._stack
+            memory = stack.moments(self) if stack else self._adam.memory
+            for name, value in memory.items():
+                moving[f"optimizer/{name}"] = value
+            self._lying = moving
+        return self._lying

@@ -187,13 +187,12 @@ def together(
     began = now()
     runs = loop.train_together(trainers)
     passed = now() - began
-    rates, starts = [], []
+    rates = []
     for run in runs:
         history = pd.DataFrame(run.history)
         late = history[history["step"] >= steps / 3].iloc[[0, -1]]
         rates.append(float((late["step"].diff() / late["seconds"].diff()).iloc[-1]))
-        starts.append(passed - k * steps / sum(rates))
-    return sum(rates), max(0.0, min(starts))
+    return sum(rates), passed - k * steps / sum(rates)
 
 
 def rows_a_second(sample: Callable[[], int], seconds: float, device: str) -> float:

@@ -29,7 +29,9 @@ def made(draws: int = 4) -> Imputations:
             [pd.Series([d]).astype(frame["day"].dtype) for d in days],
         ),
         "job": Filled(
-            np.array([0]), [pd.Series([jobs[k]], dtype=kind) for k in range(draws)]
+            np.array([0]),
+            [pd.Series([jobs[k]], dtype=kind) for k in range(draws)],
+            Shares(["cook", "smith"], np.array([[0.75, 0.25]])),
         ),
     }
     return Imputations(frame, filled, draws)

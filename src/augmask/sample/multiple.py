@@ -32,7 +32,7 @@ class Filled(NamedTuple):
     """The holes of one column: their rows by number, and m values for each.
 
     `belief` is what the model has said of a category on the way to these values;
-    without it the values themselves are counted.
+    numbers and dates have none.
     """
 
     rows: npt.NDArray[np.intp]
@@ -117,16 +117,14 @@ class Imputations(Sequence[pd.DataFrame]):
             if not len(rows):
                 continue
             dtype = values[0].dtype
-            # levels may be numbers: a mean of codes says nothing
-            if belief is None and _is_spread(dtype):
+            if belief is not None:
+                middle = pd.Series(_told_shares(belief)["mode"], dtype=object)
+            else:
                 middle = values[0]
                 if len(values) > 1:
                     middle = pd.Series(_spread(values, 0.5)["mean"])
                 if pd.api.types.is_integer_dtype(dtype):
                     middle = middle.round()
-            else:
-                told = _told_shares(belief or _counted(values))
-                middle = pd.Series(told["mode"], dtype=object)
             frame[label] = completed(frame[label], rows, middle.astype(dtype))
         return frame
 
@@ -203,17 +201,9 @@ def _summarised(
 ) -> dict[str, list[Any]]:
     rows = frame.index[found.rows].tolist()
     part: dict[str, list[Any]] = {"row": rows, "column": [label] * len(rows)}
-    if found.belief is None and _is_spread(found.values[0].dtype):
+    if found.belief is None:
         return part | _spread(found.values, level)
-    return part | _told_shares(found.belief or _counted(found.values))
-
-
-def _is_spread(dtype: Any) -> bool:
-    """Whether values of the type have a mean: numbers and dates."""
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return True
-    number = pd.api.types.is_numeric_dtype(dtype)
-    return bool(number and not pd.api.types.is_bool_dtype(dtype))
+    return part | _told_shares(found.belief)
 
 
 def _spread(values: Sequence[pd.Series], level: float) -> dict[str, list[Any]]:
@@ -269,17 +259,6 @@ def _ends(ordered: FloatArray, tail: float) -> tuple[FloatArray, FloatArray]:
     above = spare(upper, (ordered > upper).sum(0))
     beneath = spare(lower, (ordered < lower).sum(0))
     return at(cut + above), at(m + 1 - cut - beneath)
-
-
-def _counted(values: Sequence[pd.Series]) -> Shares:
-    """Return how often every level is among the draws of a hole."""
-    m, n = len(values), len(values[0])
-    codes, levels = pd.factorize(
-        np.concatenate([one.to_numpy(dtype=object) for one in values])
-    )
-    counts = np.zeros((n, len(levels)))
-    np.add.at(counts, (np.tile(np.arange(n), m), codes), 1)
-    return Shares(levels, counts / m)
 
 
 def _told_shares(belief: Shares) -> dict[str, list[Any]]:

@@ -36,9 +36,7 @@ def felt(trainer):
     The bias of an attention's keys moves all scores of a query alike. Its gradient is
     rounding, which Adam makes steps of full size from.
     """
-    # settled: what the backbone carries is the average
-    named = trainer.backbone.named_parameters()
-    weights = {name: value.detach().clone() for name, value in named}
+    weights = trainer.flat.by_name(trainer.average.weights[0].clone())
     for name, value in weights.items():
         if name.endswith("qkv.bias"):
             value.chunk(3)[1].zero_()

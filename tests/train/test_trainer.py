@@ -70,3 +70,19 @@ def test_captured_and_plain_steps_have_the_same_losses(make_table, backbone):
     assert not captured._replay.failed
     assert captured._replay._graph is not None
     np.testing.assert_allclose(*np.array(losses).T, rtol=1e-3)
+
+
+def test_a_state_may_be_written_over_an_earlier_one(make_table):
+    trainer = trainer_on(torch.device("cpu"), make_table(n=300, holes=0.3), "cdtd")
+    trainer.step(0.1)
+    earlier = trainer.state()
+    weights = earlier["weights"].clone()
+    trainer.step(0.1)
+    fresh, written = trainer.state(), trainer.state(earlier)
+    assert not torch.equal(fresh["weights"], weights)
+    assert written["weights"] is earlier["weights"]
+    assert written.keys() == fresh.keys()
+    assert all(torch.equal(value, written[name]) for name, value in fresh.items())
+    # and it is a copy: the next step leaves it alone
+    trainer.step(0.1)
+    assert torch.equal(written["weights"], fresh["weights"])

@@ -112,7 +112,7 @@ class Trainer:
     def _stand_alone(self) -> None:
         """Make all that a step works on."""
         settings, device = self.settings, self.device
-        self._lying: dict[str, Tensor] | None = None
+        self._by_name: dict[str, Tensor] | None = None
         self.flat = Flat([self.backbone])
         self.average = WeightAverage(self.flat.weights, settings.ema)
         self._adam = Adam(self.flat.weights, self.average, settings)
@@ -131,7 +131,7 @@ class Trainer:
         self, stack: Companions, flat: Flat, average: Tensor, loss: Tensor
     ) -> None:
         """Leave the arithmetic of the steps to a stack, which lends its memory."""
-        self._stack, self.flat, self._lying = stack, flat, None
+        self._stack, self.flat, self._by_name = stack, flat, None
         self.average = WeightAverage(flat.weights, self.settings.ema)
         self.average.weights = average
         self._window_loss = loss
@@ -247,10 +247,10 @@ class Trainer:
         self._fused = self._replay = None
 
     @torch.no_grad()
-    def state(self, place: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    def state(self, into: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return copies of everything that the next step depends on.
 
-        An earlier state that is no longer needed may be given as their place.
+        An earlier state that is no longer needed may be given to be written over.
         """
         state = {"noise": self.noise.get_state()}
         state["counters"] = torch.tensor(
@@ -258,12 +258,12 @@ class Trainer:
         )
         for name, value in self.data.state().items():
             state[f"data/{name}"] = value
-        moving = self._moving()
-        if place is None:
-            return state | {name: value.clone() for name, value in moving.items()}
-        kept = {name: place[name] for name in moving}
-        torch._foreach_copy_(list(kept.values()), list(moving.values()))
-        return state | kept
+        tensors = self._tensors()
+        if into is None:
+            return state | {name: value.clone() for name, value in tensors.items()}
+        copies = {name: into[name] for name in tensors}
+        torch._foreach_copy_(list(copies.values()), list(tensors.values()))
+        return state | copies
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -278,20 +278,20 @@ class Trainer:
         steps, self.caution = state["counters"].tolist()
         self.steps_done = int(steps)
         self.data.restore(_part(state, "data"))
-        for name, value in self._moving().items():
+        for name, value in self._tensors().items():
             value.copy_(state[name])
 
-    def _moving(self) -> dict[str, Tensor]:
-        """Return all that moves where it lies; the same tensors until join or leave."""
-        if self._lying is None:
-            moving = {"weights": self.flat.weights, "average": self.average.weights}
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return all that steps change in place; the same until join or leave."""
+        if self._by_name is None:
+            found = {"weights": self.flat.weights, "average": self.average.weights}
             # what the backbone keeps besides weights, e.g. a changed schedule
             for name, value in self.backbone.state_dict().items():
                 if name not in self.flat.shapes:
-                    moving[f"buffer/{name}"] = value
+                    found[f"buffer/{name}"] = value
             stack = self._stack
             memory = stack.moments(self) if stack else self._adam.memory
             for name, value in memory.items():
-                moving[f"optimizer/{name}"] = value
-            self._lying = moving
-        return self._lying
+                found[f"optimizer/{name}"] = value
+            self._by_name = found
+        return self._by_name

@@ -197,7 +197,9 @@ def main() -> None:
     second.add_argument("--backbone", default="cdtd")
     second.add_argument("--preset", default="auto")
     second.add_argument("--options", default="{}", help="settings, as JSON")
-    second.add_argument("--draws", type=int, default=10, help="to take the mean of")
+    second.add_argument(
+        "--draws", type=int, default=10, help="to take the mean of, at least 2"
+    )
     second.add_argument("--interval-draws", type=int, default=20)
     second.add_argument("--device", default="auto")
     second.add_argument("--model", type=Path, help="a saved model")

@@ -287,9 +287,9 @@ class TabDDPM(nn.Module):
         steps : int
             Network calls, at most T; with T of them every time is visited.
         solver : {"ancestral", "between", "ddim"}
-            Numbers move by random steps of variance 1 - α as published, or of one that
-            fits fewer steps better, or without fresh noise (DDIM). Categories are drawn
-            in all.
+            Numbers move by random steps of variance 1 - α as published, or of a smaller
+            one (see `tabddpm_back`), or without fresh noise (DDIM). Categories are
+            drawn in all.
         """
         return follow(self.way(steps, solver), n, generator)
 

@@ -48,7 +48,8 @@ with two equal tails of 20 draws, and the variance that of completed columns):
     | as if x_0 were known | 1.02 .92 .94 .99 | 1.00 .88 .98 1.02 | .99 .92 .96 .99 |
     | none (`ddim`) | 1.03 .94 .96 .99 | 1.02 .90 .98 1.01 | 1.01 .93 .98 .99 |
 
-All settings were chosen on these very cells; docs/impute.md has fresh ones.
+These are trials, whose scripts were not kept, and settings were chosen on these very
+cells; docs/impute.md has fresh ones, and the command that gives them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Quality against minutes on two CPU cores: ours, and a rival's, on the same tables.
 
-    python benchmarks/front.py prepare WORK
+    python benchmarks/front.py prepare WORK [--seed 1]
     python benchmarks/front.py ours WORK --preset fast [--set steps=8000 ...]
     python benchmarks/front.py rival WORK --python OTHER/bin/python [--set ...]
     python benchmarks/front.py score WORK
     python benchmarks/front.py plot [--out docs/front.svg]
 
 `prepare` splits Adult and Magic 60/20/20 and punches holes completely at random into
-the training part. `ours` and `rival` learn from the holed rows and write as many
-complete ones. `score` holds them against the complete training rows, and appends to
-a CSV file with every run ever made. `plot` draws that file, less the lines `explored`:
-settings that were tried on a GPU, where a fit takes seconds, for their scores only.
+the training part; give every seed a WORK of its own. `ours` and `rival` learn from the
+holed rows and write as many complete ones. `score` holds them against the complete
+training rows, and appends to a CSV file with every run ever made. `plot` draws that
+file, less the lines `explored`: settings that were tried on a GPU, where a fit takes
+seconds, for their scores only.
 
 The rival is mostlyai-engine's TabularARGN, asked to impute every column. It needs an
 environment of its own; `rival` runs a small script in it.
@@ -89,7 +90,13 @@ def cpu_seconds() -> float:
 
 
 def ours(
-    work: Path, name: str, preset: str, options: dict, seed: int, backbone: str
+    work: Path,
+    name: str,
+    preset: str,
+    options: dict,
+    seed: int,
+    backbone: str,
+    augmenter: str,
 ) -> dict:
     """Fit and sample end to end in this process; return what it took."""
     import joblib.externals.loky as loky
@@ -100,7 +107,7 @@ def ours(
     holed = pd.read_parquet(folder / "holed.parquet")
     began, cpu = time.perf_counter(), cpu_seconds()
     model = am.AugMask(
-        backbone=backbone, preset=preset, options=options, seed=seed, device="cpu"
+        backbone, augmenter, preset=preset, options=options, seed=seed, device="cpu"
     )
     model.fit(holed, schema=folder / "schema.toml")
     fitted = time.perf_counter()
@@ -235,9 +242,13 @@ def settings(pairs: list[str]) -> dict:
     return found
 
 
-def run_name(who: str, preset: str, backbone: str, pairs: list[str], seed: int) -> str:
+def run_name(
+    who: str, preset: str, backbone: str, augmenter: str, pairs: list[str], seed: int
+) -> str:
     """Return a name that says how a run was made."""
     parts = [who] if who == "rival" else [backbone, preset]
+    if augmenter != "auto":
+        parts.append(augmenter)
     return "-".join([*parts, *pairs, f"s{seed}"]).replace("/", "_")
 
 
@@ -251,6 +262,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--preset", default="fast")
     parser.add_argument("--backbone", default="cdtd")
+    parser.add_argument("--augmenter", default="auto")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--python", type=Path, help="of the rival's environment")
     parser.add_argument("--result", type=Path, default=RESULT)
@@ -265,10 +277,13 @@ def main() -> None:
     else:
         options = settings(a.set)
         for name in a.tables:
-            stem = run_name(a.stage, a.preset, a.backbone, a.set, a.seed)
+            stem = run_name(a.stage, a.preset, a.backbone, a.augmenter, a.set, a.seed)
             path = a.work / name / f"run-{stem}.parquet"
             if a.stage == "ours":
-                made = ours(a.work, name, a.preset, options, a.seed, a.backbone)
+                made = ours(
+                    *(a.work, name, a.preset, options, a.seed),
+                    *(a.backbone, a.augmenter),
+                )
                 made["rows"].to_parquet(path)
                 facts = made["facts"]
             else:

@@ -424,6 +424,22 @@ def test_a_run_shorter_than_one_look_has_a_history(monkeypatch):
 # -- files ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("preset", "rule"),
+    [("paper", "lgbm-s"), ("balanced", "lgbm-s-wide"), ("fast", "lgbm-s-wide")],
+)
+def test_the_preset_chooses_the_rule_and_the_file_names_it(tmp_path, preset, rule):
+    tiny = {"steps": 2, "batch": 32, "width": 8, "depth": 1, "time_width": 8}
+    model = AugMask(preset=preset, options=tiny, device="cpu")
+    model.fit(make_frame())
+    assert (model.augmenter, model.augmenter_) == ("auto", rule)
+    model.save(tmp_path / "m.augmask")
+    assert load(tmp_path / "m.augmask").augmenter_ == rule
+    same = AugMask(augmenter=rule, preset=preset, options=tiny, device="cpu")
+    same.fit(make_frame())
+    pd.testing.assert_frame_equal(same.sample(20), model.sample(20))
+
+
 @pytest.mark.parametrize("augmenter", ["ecdf", "zero"])
 def test_a_loaded_model_is_the_model(tmp_path, augmenter):
     path = tmp_path / "m.augmask"

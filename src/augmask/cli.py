@@ -162,7 +162,9 @@ def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
     backbone: Annotated[str, typer.Option(help="diffusion model")] = "cdtd",
-    augmenter: Annotated[str, typer.Option(help="rule that fills holes")] = "lgbm-s",
+    augmenter: Annotated[
+        str, typer.Option(help="rule that fills holes; auto goes by the preset")
+    ] = "auto",
     supervise: Annotated[
         str, typer.Option(help="cells that the loss counts: observed or all")
     ] = "observed",
@@ -223,6 +225,7 @@ def fit(
     facts = {
         "model": str(out),
         "preset": model.preset_,
+        "augmenter": model.augmenter_,
         "steps": int(model.history_["step"].iloc[-1]),
         "best_step": model.training_["best_step"],
         "stopped": model.training_["stopped"],
@@ -238,7 +241,8 @@ def fit(
     watched = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
     restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
     typer.echo(
-        f"{out}: preset {facts['preset']}, {facts['steps']:,} steps, "
+        f"{out}: preset {facts['preset']}, holes filled by {facts['augmenter']}, "
+        f"{facts['steps']:,} steps, "
         f"loss {facts['loss']:.4f}{watched}{restarts}, {facts['seconds']} s"
     )
 
@@ -316,8 +320,8 @@ def report(
         fitted = load(model)
         known = fitted.schema_ if schema is None else schema
         # A rule of one's own is not in the file, and a placeholder is no draw to score.
-        if fitted.augmenter in AUGMENTERS and fitted.augmenter != "zero":
-            rule = fitted.augmenter
+        if fitted.augmenter_ in AUGMENTERS and fitted.augmenter_ != "zero":
+            rule = fitted.augmenter_
     with reporting(as_json) as progress:
         scores = evaluate(
             *(real, synthetic, test, target),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import torch
 
 from augmask.augmentation import resolve_augmenter
+from augmask.augmentation.base import Augmenter
 from augmask.augmentation.draws import Completions, Draws, complete
 from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
@@ -22,7 +23,7 @@ from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
 from augmask.missing.learned import learn_holes
 from augmask.missing.model import MissingModel
-from augmask.presets import resolve_preset
+from augmask.presets import FILLS, resolve_preset
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
 from augmask.sample.rules import Rule, learn_rules, read_rules
@@ -76,6 +77,7 @@ class Ready:
     backbone: Backbone
     settings: Settings
     preset: str
+    augmenter: str | Augmenter
     trainers: tuple[Trainer, ...]
     max_minutes: float | None
     seconds: float | None
@@ -162,9 +164,12 @@ def make_ready(
         raise UsageError(
             "the members of an ensemble share one device; start without torchrun"
         )
-    augmenter = resolve_augmenter(model.augmenter)
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
+    fills = model.augmenter
+    if isinstance(fills, str) and fills == "auto":
+        fills = FILLS[preset]
+    augmenter = resolve_augmenter(fills)
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)
@@ -238,6 +243,7 @@ def make_ready(
         backbone,
         settings,
         preset,
+        fills,
         trainers,
         max_minutes,
         seconds,

@@ -52,7 +52,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         or function that is called with a `Layout`, or a module that is copied.
     augmenter : str or Augmenter
         The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
-        `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with `fit` and `draw`.
+        `lgbm-s`, `lgbm-s-wide`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with
+        `fit` and `draw`. `auto` goes by the preset: `lgbm-s` for `paper`, `lgbm-s-wide`
+        for the others.
     supervise : {"observed", "all"}
         Which cells the loss counts. `mean` with `all` is the paper's NoAug, `lgbm-s`
         with `all` its AugFull, `lgbm-s` with `observed` its AugMask.
@@ -75,6 +77,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         What each column was taken for, and why.
     settings_ : Settings
         The settings that were used.
+    augmenter_ : str or Augmenter
+        The rule that was used.
     history_ : DataFrame
         Loss, held-out loss, learning rate and time along the training.
     holes_ : MissingModel
@@ -97,7 +101,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         backbone: Any = "cdtd",
-        augmenter: str | Augmenter = "lgbm-s",
+        augmenter: str | Augmenter = "auto",
         supervise: Literal["observed", "all"] = "observed",
         preset: str = "auto",
         options: Mapping[str, Any] | None = None,
@@ -176,7 +180,12 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                 "step; give more, or choose a faster augmenter"
             )
         self._set_fitted(
-            ready.codec, ready.layout, ready.backbone, ready.settings, ready.preset
+            ready.codec,
+            ready.layout,
+            ready.backbone,
+            ready.settings,
+            ready.preset,
+            ready.augmenter,
         )
         self._set_runs(runs)
         self._set_wishes(ready.holes, ready.rules)
@@ -297,8 +306,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self._check_fitted()
         parameters = {
             name: getattr(self, name)
-            for name in ("backbone", "augmenter", "supervise", "seed", "ensemble")
+            for name in ("backbone", "supervise", "seed", "ensemble")
         }
+        parameters["augmenter"] = self.augmenter_
         stored = Stored(
             parameters,
             self.settings_,
@@ -318,7 +328,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "backbone_"):
             return html_table("AugMask, not fitted", (), rows)
         rows += [
-            ("learned", f"{len(self.schema_)} columns, preset {self.preset_}"),
+            (
+                "learned",
+                f"{len(self.schema_)} columns, preset {self.preset_}, "
+                f"holes filled by {self.augmenter_}",
+            ),
             ("kept step", self.training_["best_step"]),
             ("loss", f"{self.history_['loss'].iloc[-1]:.4f}"),
         ]
@@ -333,7 +347,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     def _checkpoint(self, path: str | Path | None, ready: Ready) -> Checkpoint | None:
         if path is None:
             return None
-        facts = [self.backbone, self.augmenter, self.supervise, self.seed]
+        facts = [self.backbone, ready.augmenter, self.supervise, self.seed]
         return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
 
     def _set_fitted(
@@ -343,6 +357,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         backbone: Backbone,
         settings: Settings,
         preset: str,
+        augmenter: str | Augmenter,
     ) -> None:
         self.schema_ = codec.schema
         self.codec_ = codec
@@ -350,6 +365,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self.backbone_ = backbone
         self.settings_ = settings
         self.preset_ = preset
+        self.augmenter_ = augmenter
 
     def _set_runs(self, runs: Sequence[Run]) -> None:
         names = ["step", "loss", "held_out", "lr", "seconds"]
@@ -400,7 +416,12 @@ def load(
     except TypeError as error:
         raise ArtifactError(f"{path} does not hold together: {error}") from error
     model._set_fitted(
-        stored.codec, stored.layout, stored.backbone, stored.settings, stored.preset
+        stored.codec,
+        stored.layout,
+        stored.backbone,
+        stored.settings,
+        stored.preset,
+        model.augmenter,
     )
     model.history_ = stored.history
     model.training_ = stored.training

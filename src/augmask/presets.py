@@ -35,6 +35,9 @@ PRESETS: dict[str, Settings] = {
     "fast": Settings().replace(_FAST),
 }
 
+# What fills holes if nothing else is asked for.
+FILLS = {"paper": "lgbm-s", "balanced": "lgbm-s-wide", "fast": "lgbm-s-wide"}
+
 # preset -> backbone -> what it needs of its own
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {

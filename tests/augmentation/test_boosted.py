@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from augmask.augmentation.boosted import LgbmD, LgbmS, LgbmSCalibrated
+from augmask.augmentation.boosted import LgbmD, LgbmS, LgbmSCalibrated, LgbmSWide
 from augmask.augmentation.conditional import LOG_CHI2_BIAS
 from augmask.errors import NotFittedError
 from augmask.table.carrier import Layout, Table
@@ -108,6 +108,17 @@ def test_the_printed_spread_is_half_and_the_calibrated_one_whole():
     # The median, because a few leaves of f^(σ) are wide by chance.
     assert 0.53 * 0.88 < np.median(paper.sigma) / 0.6 < 0.53 * 1.02
     assert 0.95 < np.median(calibrated.sigma) / 0.6 < 1.12
+
+
+def test_the_wide_rule_widens_numbers_and_leaves_categories_alone():
+    table = mixed()
+    paper = LgbmS().fit(table, np.random.default_rng(0)).moments_
+    wide = LgbmSWide().fit(table, np.random.default_rng(0)).moments_
+    for factor, printed in zip(wide.num, paper.num, strict=True):
+        np.testing.assert_array_equal(factor.mu, printed.mu)
+        np.testing.assert_allclose(factor.sigma, 1.4 * printed.sigma, rtol=1e-6)
+    for classes, printed_classes in zip(wide.cat, paper.cat, strict=True):
+        np.testing.assert_array_equal(classes.p, printed_classes.p)
 
 
 def test_the_bias_is_that_of_the_logarithm_of_a_chi_square():

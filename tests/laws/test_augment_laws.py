@@ -111,7 +111,14 @@ def test_draws_differ_only_if_the_rule_is_stochastic(rule):
     second = augmenter.draw(np.random.default_rng(2))
     assert (first.num.tobytes() != second.num.tobytes()) == augmenter.stochastic
     assert (first.cat.tobytes() != second.cat.tobytes()) == augmenter.stochastic
-    stochastic = {"noise", "ecdf", "lgbm-s", "lgbm-s-calibrated", "lgbm-chain"}
+    stochastic = {
+        "noise",
+        "ecdf",
+        "lgbm-s",
+        "lgbm-s-wide",
+        "lgbm-s-calibrated",
+        "lgbm-chain",
+    }
     assert augmenter.stochastic == (rule in stochastic)
 
 

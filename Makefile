@@ -118,12 +118,18 @@ bench-speed: $(READY)  ## training, sampling and filling against published ways
 	.venv-rival/bin/python -m pip uninstall --quiet --yes torchvision torchaudio
 	touch .venv-rival/.ready
 
+FRONT = AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py
 bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, and a rival
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py prepare front-results
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py rival front-results --python .venv-rival/bin/python
-	for preset in fast balanced; do AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py ours front-results --preset $$preset || exit; done
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py score front-results
-	$(BIN)/python benchmarks/front.py plot
+	for seed in 0 1 2 3 4; do \
+	    work="front-results/$$seed --seed $$seed"; \
+	    test $$seed = 0 || work="$$work --tables magic-0.7"; \
+	    $(FRONT) prepare $$work && $(FRONT) ours $$work && $(FRONT) score $$work && \
+	    $(FRONT) rival $$work --python .venv-rival/bin/python && $(FRONT) score $$work || exit; \
+	done
+	$(FRONT) ours front-results/0 --preset balanced
+	$(FRONT) score front-results/0
+	$(FRONT) table
+	$(FRONT) plot
 
 clean:          ## forget the environments, the demo's output and results of plans
 	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results

@@ -4,14 +4,15 @@
     python benchmarks/front.py ours WORK --preset fast [--set steps=8000 ...]
     python benchmarks/front.py rival WORK --python OTHER/bin/python [--set ...]
     python benchmarks/front.py score WORK
+    python benchmarks/front.py table
     python benchmarks/front.py plot [--out docs/front.svg]
 
 `prepare` splits Adult and Magic 60/20/20 and punches holes completely at random into
 the training part; give every seed a WORK of its own. `ours` and `rival` learn from the
 holed rows and write as many complete ones. `score` holds them against the complete
-training rows, and appends to a CSV file with every run ever made. `plot` draws that
-file, less the lines `explored`: settings that were tried on a GPU, where a fit takes
-seconds, for their scores only.
+training rows, and appends to a CSV file of runs. `table` prints its means over seeds,
+and `plot` draws it, both less the lines `explored`: settings that were tried on a GPU,
+where a fit takes seconds, for their scores only.
 
 The rival is mostlyai-engine's TabularARGN, asked to impute every column. It needs an
 environment of its own; `rival` runs a small script in it.
@@ -189,6 +190,17 @@ def score(work: Path, result: Path) -> None:
         print(f"{name:10} {run:40} {facts['cpu'] / CORES:6.0f} s  {shown}", flush=True)
 
 
+def table(result: Path) -> None:
+    """Print the mean over seeds of every kind of run, and how many there are."""
+    runs = pd.read_csv(result)
+    runs = runs[runs["who"] != "explored"]
+    kind = runs["run"].str.replace(r"-s\d+$", "", regex=True)
+    seconds = runs["cpu"] / CORES
+    groups = runs.assign(kind=kind, seconds=seconds).groupby(["table", "kind"])
+    shown = groups[[*METRICS, "wall", "seconds"]].mean().round(4)
+    print(shown.assign(runs=groups.size()).to_string())
+
+
 def plot(result: Path, out: Path) -> None:
     """Draw quality against minutes, one row of panels per table."""
     import matplotlib
@@ -255,7 +267,7 @@ def run_name(
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    stages = ["prepare", "ours", "rival", "score", "plot"]
+    stages = ["prepare", "ours", "rival", "score", "table", "plot"]
     parser.add_argument("stage", choices=stages)
     parser.add_argument("work", type=Path, nargs="?", default=Path("front-results"))
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
@@ -272,6 +284,8 @@ def main() -> None:
         prepare(a.work, a.tables, a.seed)
     elif a.stage == "score":
         score(a.work, a.result)
+    elif a.stage == "table":
+        table(a.result)
     elif a.stage == "plot":
         plot(a.result, a.out)
     else:

@@ -7,7 +7,8 @@ Two stages, because the machine with the GPU may have no LightGBM:
 
 `prepare` removes cells of a table (its roles are read from AUGMASK_DATA), draws the
 completions to train on, in the scale of the preset (`--ties middle` for `paper`), and
-the fills to compare with: `lgbm-d` and `mice`. `run` trains (or loads with --model),
+the fills to compare with (--rivals): `lgbm-d` and `mice`, also `hyperimpute` where its
+package is installed (--seconds ends its rounds). `run` trains (or loads with --model),
 imputes some rows (--evaluate) and prints, for each way of filling: the RMSE of removed
 numbers in standard deviations of their column, the accuracy on removed categories, the
 variance of filled numbers over that of the removed ones, that of the completed columns
@@ -60,10 +61,14 @@ def prepare(options: argparse.Namespace) -> None:
     spread = options.seed if options.ties == "spread" else None
     table = Codec.fit(holed, schema).encode(holed)
     trained_on = Codec.fit(holed, schema, spread).encode(holed, spread)
-    for rule, draws in (("lgbm-s", f"stack:{DRAWS}"), *((r, "one") for r in RIVALS)):
+    wanted = [("lgbm-s", f"stack:{DRAWS}"), *((r, "one") for r in options.rivals)]
+    for rule, draws in wanted:
         began = time.monotonic()
+        augmenter = resolve_augmenter(rule)
+        if rule == "hyperimpute":
+            augmenter.seconds = options.seconds
         filled = complete(
-            resolve_augmenter(rule),
+            augmenter,
             trained_on if rule == "lgbm-s" else table,
             Draws.parse(draws),
             stream(options.seed, "fill"),
@@ -152,7 +157,8 @@ def run(options: argparse.Namespace) -> None:
         model.fit(holed, schema=folder / "schema.toml")
         print(f"fit: {time.monotonic() - began:.0f} s")
     codec = Codec.fit(holed, model.schema_)
-    rivals = {name: rival(codec, holed, folder / f"{name}.npz") for name in RIVALS}
+    fills = [p for p in sorted(folder.glob("*.npz")) if p.stem != "lgbm-s"]
+    rivals = {path.stem: rival(codec, holed, path) for path in fills}
     # a table may be sorted
     order = np.random.default_rng(options.seed).permutation(len(holed))
     few = order[: options.evaluate or None]
@@ -190,6 +196,8 @@ def main() -> None:
     first.add_argument("--mechanism", default="mcar")
     first.add_argument("--ratio", type=float, default=0.3)
     first.add_argument("--ties", default="spread", help="of the preset to be trained")
+    first.add_argument("--rivals", nargs="*", default=RIVALS)
+    first.add_argument("--seconds", type=float, help="of hyperimpute")
     first.add_argument("--rows", type=int, default=0, help="take so many; 0 for all")
     second = stages.add_parser("run")
     second.set_defaults(stage=run)

@@ -11,9 +11,7 @@ from sklearn.base import BaseEstimator
 
 from augmask.artifact import read_artifact, write_artifact
 from augmask.augmentation.base import Augmenter
-from augmask.config import Settings
 from augmask.device import resolve_device
-from augmask.diffusion.base import Backbone
 from augmask.errors import (
     ArtifactError,
     NotFittedError,
@@ -31,8 +29,6 @@ from augmask.sample.rules import Rule
 from augmask.sample.source import Source
 from augmask.sample.stream import check_output, write_frames
 from augmask.store import Stored, fingerprint, packed, restore
-from augmask.table.carrier import Layout
-from augmask.table.encode import Codec
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.loop import Run, all_or_raise, train, train_together
@@ -179,14 +175,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                 f"max_minutes={ready.max_minutes} ended before the first training "
                 "step; give more, or choose a faster augmenter"
             )
-        self._set_fitted(
-            ready.codec,
-            ready.layout,
-            ready.backbone,
-            ready.settings,
-            ready.preset,
-            ready.augmenter,
-        )
+        self._set_fitted(ready, ready.augmenter)
         self._set_runs(runs)
         self._set_wishes(ready.holes, ready.rules)
 
@@ -350,21 +339,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         facts = [self.backbone, ready.augmenter, self.supervise, self.seed]
         return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
 
-    def _set_fitted(
-        self,
-        codec: Codec,
-        layout: Layout,
-        backbone: Backbone,
-        settings: Settings,
-        preset: str,
-        augmenter: str | Augmenter,
-    ) -> None:
-        self.schema_ = codec.schema
-        self.codec_ = codec
-        self.layout_ = layout
-        self.backbone_ = backbone
-        self.settings_ = settings
-        self.preset_ = preset
+    def _set_fitted(self, made: Ready | Stored, augmenter: str | Augmenter) -> None:
+        self.codec_, self.schema_ = made.codec, made.codec.schema
+        self.layout_ = made.layout
+        self.backbone_ = made.backbone
+        self.settings_, self.preset_ = made.settings, made.preset
         self.augmenter_ = augmenter
 
     def _set_runs(self, runs: Sequence[Run]) -> None:
@@ -415,14 +394,7 @@ def load(
         model = AugMask(**stored.parameters, device=device)
     except TypeError as error:
         raise ArtifactError(f"{path} does not hold together: {error}") from error
-    model._set_fitted(
-        stored.codec,
-        stored.layout,
-        stored.backbone,
-        stored.settings,
-        stored.preset,
-        model.augmenter,
-    )
+    model._set_fitted(stored, model.augmenter)
     model.history_ = stored.history
     model.training_ = stored.training
     model._set_wishes(stored.holes, stored.rules)

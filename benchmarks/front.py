@@ -190,23 +190,30 @@ def score(work: Path, result: Path) -> None:
         print(f"{name:10} {run:40} {facts['cpu'] / CORES:6.0f} s  {shown}", flush=True)
 
 
-def table(result: Path) -> None:
-    """Print the mean over seeds of every kind of run, and how many there are."""
+def read_runs(result: Path) -> pd.DataFrame:
+    """Return the runs that are not `explored`, the seed cut from their names."""
     runs = pd.read_csv(result)
     runs = runs[runs["who"] != "explored"]
     kind = runs["run"].str.replace(r"-s\d+$", "", regex=True)
-    seconds = runs["cpu"] / CORES
-    groups = runs.assign(kind=kind, seconds=seconds).groupby(["table", "kind"])
-    shown = groups[[*METRICS, "wall", "seconds"]].mean().round(4)
+    return runs.assign(kind=kind, minutes=runs["cpu"] / CORES / 60)
+
+
+def table(result: Path) -> None:
+    """Print the mean over seeds of every kind of run, and how many there are."""
+    groups = read_runs(result).groupby(["table", "kind"])
+    shown = groups[[*METRICS, "wall", "minutes"]].mean().round(4)
     print(shown.assign(runs=groups.size()).to_string())
 
 
 def plot(result: Path, out: Path) -> None:
-    """Draw quality against minutes, one row of panels per table."""
+    """Draw quality against minutes, one row of panels per table.
+
+    Single runs are pale; a front is drawn through the means over seeds.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
-    runs = pd.read_csv(result)
+    runs = read_runs(result)
     tables = [name for name in TABLES if name in set(runs["table"])]
     fig = Figure(figsize=(12, 2.2 * len(tables)), layout="constrained")
     axes = fig.subplots(len(tables), len(METRICS), squeeze=False)
@@ -219,12 +226,14 @@ def plot(result: Path, out: Path) -> None:
             axis = axes[i, j]
             for who, look in style.items():
                 part = runs[(runs["table"] == name) & (runs["who"] == who)]
-                minutes = part["cpu"] / CORES / 60
-                axis.scatter(minutes, part[metric], s=14, alpha=0.6, **look)
-                best = part.assign(minutes=minutes).sort_values("minutes")
-                peak = best[metric].cummax()
+                pale = {**look, "label": None}
+                axis.scatter(part["minutes"], part[metric], s=8, alpha=0.25, **pale)
+                mean = part.groupby("kind")[["minutes", metric]].mean()
+                mean = mean.sort_values("minutes")
+                axis.scatter(mean["minutes"], mean[metric], s=16, **look)
+                peak = mean[metric].cummax()
                 axis.step(
-                    best["minutes"], peak, where="post", color=look["color"], lw=1
+                    mean["minutes"], peak, where="post", color=look["color"], lw=1
                 )
             axis.set_xlim(left=0)
             axis.grid(alpha=0.3)

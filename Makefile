@@ -118,7 +118,8 @@ bench-speed: $(READY)  ## training, sampling and filling against published ways
 	.venv-rival/bin/python -m pip uninstall --quiet --yes torchvision torchaudio
 	touch .venv-rival/.ready
 
-FRONT = AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py
+FRONT = AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/front.py \
+    --result front-results/front.csv --out front-results/front.svg
 bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, and a rival
 	for seed in 0 1 2 3 4; do \
 	    work="front-results/$$seed --seed $$seed"; \

@@ -10,9 +10,10 @@
 `prepare` splits Adult and Magic 60/20/20 and punches holes completely at random into
 the training part; give every seed a WORK of its own. `ours` and `rival` learn from the
 holed rows and write as many complete ones. `score` holds them against the complete
-training rows, and appends to a CSV file of runs. `table` prints its means over seeds,
-and `plot` draws it, both less the lines `explored`: settings that were tried on a GPU,
-where a fit takes seconds, for their scores only.
+training rows, and appends what is new to a CSV file of runs (--result; `make
+bench-front` begins one of its own). `table` prints its means over seeds, and `plot`
+draws it, both less the lines `explored`: settings that were tried on a GPU, where a fit
+takes seconds, for their scores only.
 
 The rival is mostlyai-engine's TabularARGN, asked to impute every column. It needs an
 environment of its own; `rival` runs a small script in it.

@@ -43,8 +43,8 @@ def test_a_run_is_scored_once_and_kept_with_its_facts(tmp_path, monkeypatch):
 
 def test_the_plot_shows_both_sides(tmp_path):
     rows = [
-        {"table": "magic-0.7", "who": who, "cpu": 60.0 * (i + 1), **SCORES}
-        for i, who in enumerate(("ours", "rival"))
+        {"table": "magic-0.7", "run": f"{who}-s0", "who": who, "cpu": 60.0, **SCORES}
+        for who in ("ours", "rival")
     ]
     pd.DataFrame(rows).to_csv(tmp_path / "front.csv", index=False)
     front.plot(tmp_path / "front.csv", tmp_path / "front.svg")
@@ -52,3 +52,21 @@ def test_the_plot_shows_both_sides(tmp_path):
     assert "augmask" in drawn
     assert "mostlyai-engine" in drawn
     assert "magic" in drawn
+
+
+def test_the_table_has_means_over_seeds_and_nothing_explored(tmp_path, capsys):
+    rows = [
+        {"table": "magic-0.7", "run": run, "who": who, "wall": 1.0, "cpu": cpu}
+        | SCORES
+        | {"shape": shape}
+        for run, who, cpu, shape in (
+            ("cdtd-fast-s0", "ours", 60.0, 0.96),
+            ("cdtd-fast-s1", "ours", 180.0, 0.98),
+            ("explored-cdtd-s0", "explored", None, 0.5),
+        )
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "front.csv", index=False)
+    front.table(tmp_path / "front.csv")
+    last = capsys.readouterr().out.splitlines()[-1].split()
+    # shape, four others, seconds on the clock, minutes of two cores, runs
+    assert last == ["magic-0.7", "cdtd-fast", "0.97", *["0.9"] * 4, "1.0", "1.0", "2"]

@@ -166,9 +166,7 @@ def make_ready(
         )
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
-    fills = model.augmenter
-    if isinstance(fills, str) and fills == "auto":
-        fills = FILLS[preset]
+    fills = FILLS[preset] if model.augmenter == "auto" else model.augmenter
     augmenter = resolve_augmenter(fills)
 
     frame = read_frame(data)

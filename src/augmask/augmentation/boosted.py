@@ -162,10 +162,9 @@ class LgbmS(_Boosted):
 class LgbmSWide(LgbmS):
     """LGBM-S whose numbers spread 1.4 times as far; categories as in the paper.
 
-    As printed, fills spread half as far as they should (see `LgbmS`) and the network
-    learns from contexts that are too narrow; spread as far as they should, it learns
-    weaker dependence than there is. Between the two columns come out best, where they
-    depend on each other strongly: docs/presets.md has what it gives.
+    As printed, numbers spread half as far as they should (see `LgbmS`). Where columns
+    depend on each other strongly, generated columns came out closest to the real ones
+    with a spread between that and the right one: docs/presets.md has the figures.
     """
 
     def fit(

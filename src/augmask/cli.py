@@ -168,7 +168,9 @@ def fit(
     supervise: Annotated[
         str, typer.Option(help="cells that the loss counts: observed or all")
     ] = "observed",
-    preset: Annotated[str, typer.Option(help="auto, fast, balanced or paper")] = "auto",
+    preset: Annotated[
+        str, typer.Option(help="auto, fast, balanced, best or paper")
+    ] = "auto",
     steps: Annotated[int | None, typer.Option(help="training steps")] = None,
     max_minutes: Annotated[
         float | None, typer.Option(help="wall-clock budget of the whole fit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
 from augmask.missing.learned import learn_holes
 from augmask.missing.model import MissingModel
-from augmask.presets import FILLS, resolve_preset
+from augmask.presets import AUGMENTER, resolve_preset
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
 from augmask.sample.rules import Rule, learn_rules, read_rules
@@ -91,17 +91,14 @@ class Ready:
 def _filled(
     augmenter: Any,
     table: Table,
-    codec: Codec,
     settings: Settings,
     seed: int,
     progress: Progress,
 ) -> Completions:
     draws = Draws.parse(settings.draws)
-    # where equal numbers are one point, a number between two points is a hole
-    settle = codec.settled if settings.ties == "middle" else None
     rng = stream(seed, "fill")
     return filled_once(
-        lambda: complete(augmenter, table, draws, rng, progress, settle), table, draws
+        lambda: complete(augmenter, table, draws, rng, progress), table, draws
     )
 
 
@@ -166,7 +163,7 @@ def make_ready(
         )
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
-    fills = FILLS[preset] if model.augmenter == "auto" else model.augmenter
+    fills = AUGMENTER if model.augmenter == "auto" else model.augmenter
     augmenter = resolve_augmenter(fills)
 
     frame = read_frame(data)
@@ -188,7 +185,7 @@ def make_ready(
     # the frame is the largest thing around, and all is in the table now
     del frame
     pa.default_memory_pool().release_unused()
-    completions = _filled(augmenter, table, codec, settings, seed, progress)
+    completions = _filled(augmenter, table, settings, seed, progress)
     layout = completions.table.layout
     # the first member is the model without others
     seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]
@@ -198,12 +195,9 @@ def make_ready(
         [stream_seed(each, "init") for each in seeds],
         **settings.network,
     )
-    learned_from = completions.table
-    if model.supervise == "all":
-        every = np.ones_like(learned_from.observed)
-        learned_from = replace(learned_from, observed=every)
+    # the true mask, whatever is supervised: strategies differ in nothing else
     for network in networks:
-        init_from_data(network, learned_from)
+        init_from_data(network, completions.table)
     backbone.to(device)
     # a module that the caller has built may start anywhere
     parallel.copy_lead(backbone.state_dict().values())

@@ -48,14 +48,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         or function that is called with a `Layout`, or a module that is copied.
     augmenter : str or Augmenter
         The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
-        `lgbm-s`, `lgbm-s-wide`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with
-        `fit` and `draw`. `auto` goes by the preset: `lgbm-s` for `paper`, `lgbm-s-wide`
-        for the others.
+        `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, `hyperimpute`, or an object with
+        `fit` and `draw`. `auto` takes `lgbm-s`.
     supervise : {"observed", "all"}
         Which cells the loss counts. `mean` with `all` is the paper's NoAug, `lgbm-s`
         with `all` its AugFull, `lgbm-s` with `observed` its AugMask.
-    preset : {"auto", "paper", "balanced", "fast"}
-        Sizes and budgets; `auto` chooses by the device.
+    preset : {"auto", "paper", "best", "balanced", "fast"}
+        Sizes and budgets; `auto` takes `best` on a GPU and `fast` on a CPU.
     options : mapping, optional
         Single settings that differ from the preset's, see `augmask.config.Settings`,
         and keywords of the backbone.
@@ -76,7 +75,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     augmenter_ : str or Augmenter
         The rule that was used.
     history_ : DataFrame
-        Loss, held-out loss, learning rate and time along the training.
+        Loss, held-out loss, learning rate and time along the training, and what the
+        backbone tells of its learned noise schedule.
     holes_ : MissingModel
         Which cells of a row one would have seen.
     rules_ : tuple
@@ -347,8 +347,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self.augmenter_ = augmenter
 
     def _set_runs(self, runs: Sequence[Run]) -> None:
-        names = ["step", "loss", "held_out", "lr", "seconds"]
-        frames = [pd.DataFrame(run.history, columns=names) for run in runs]
+        frames = [pd.DataFrame(run.history) for run in runs]
         if len(runs) > 1:
             frames = [frame.assign(member=i) for i, frame in enumerate(frames)]
         self.history_ = pd.concat(frames, ignore_index=True).astype("float64")

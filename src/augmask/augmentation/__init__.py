@@ -35,7 +35,6 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
     "hyperimpute": _lazy("hyperimpute", "HyperImpute"),
     "lgbm-d": _lazy("boosted", "LgbmD"),
     "lgbm-s": _lazy("boosted", "LgbmS"),
-    "lgbm-s-wide": _lazy("boosted", "LgbmSWide"),
     "lgbm-s-calibrated": _lazy("boosted", "LgbmSCalibrated"),
     "lgbm-chain": _lazy("chained", "LgbmChain"),
 }

@@ -8,9 +8,9 @@ interpolation), so one ordinary differential equation carries both kinds.
 What differs from the published code, on purpose: the re-weighting network regresses on
 each cell's own loss, as AugMask writes it (the published one broadcasts to a B × B
 matrix and learns a constant; without any division Adult ended alike or worse); the warp
-is fitted per cell for the same reason, and anchored to its start where there are holes;
-class frequencies and entropies come from observed cells only; tables with no numeric or
-no categorical column work.
+is fitted per cell for the same reason, and can be anchored to its start (`anchor`, off
+by default); class frequencies and entropies come from observed cells only; tables with
+no numeric or no categorical column work.
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ class CDTD(nn.Module):
     low_noise : float
         Where the time warp starts, see `TimeWarp`.
     anchor : float, optional
-        Share of the time that the warp stays where it started; 0 as published. By
-        default the share of pairs of cells in a row that were not observed together,
-        1 - r² with r the share of observed cells: with many holes a warp that is free
-        leaves too little time for high levels (docs/backbones.md).
+        Share of the time that training keeps the warp where it started; 0, the
+        default, is as published. None takes the share of pairs of cells in a row that
+        were not observed together, 1 - r² with r the share of observed cells: where
+        much is missing, a free warp leaves little time for high noise levels
+        (docs/backbones.md). The sampler follows the learned warp in either case.
 
     Examples
     --------
@@ -118,7 +119,7 @@ class CDTD(nn.Module):
         time_width: int = 256,
         cat_width: int = 16,
         low_noise: float = 3.0,
-        anchor: float | None = None,
+        anchor: float | None = 0.0,
     ) -> None:
         super().__init__()
         if anchor is not None and not 0 <= anchor <= 1:
@@ -238,6 +239,16 @@ class CDTD(nn.Module):
             losses, _ = self._losses_at(batch, log_time(u), sigma, generator)
             parts.append(losses[:, self.group == group])
         return torch.cat(parts, 1)
+
+    def diagnostics(self) -> dict[str, Tensor]:
+        """Return location and steepness of the warp of numbers and of categories."""
+        kinds = [("num", NUM)] * (self.n_num > 0) + [("cat", CAT)] * (self.n_cat > 0)
+        location, steepness = self.warp.location.detach(), self.warp.steepness.detach()
+        return {
+            f"warp_{what}_{kind}": values[group]
+            for kind, group in kinds
+            for what, values in (("location", location), ("steepness", steepness))
+        }
 
     # -- sampling ---------------------------------------------------------------
 

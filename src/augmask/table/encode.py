@@ -19,7 +19,7 @@ from augmask.errors import DataError, SchemaError
 from augmask.rng import stream
 from augmask.table.carrier import Layout, Table
 from augmask.table.cells import Cells, read_cells
-from augmask.table.decode import aside_series, learned_series, number_values, origin
+from augmask.table.decode import aside_series, learned_series, origin
 from augmask.table.recover import instants, to_boolean, to_datetime, to_float
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import NUMERIC, Column, Schema
@@ -251,27 +251,6 @@ class Codec:
         frame = pd.DataFrame(index=range(n)) if frame is None else frame
         frame.columns = pd.Index([column.label for column in self.schema])
         return frame
-
-    def settled(
-        self, num: npt.NDArray[Any], hole: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[Any]:
-        """Return scaled numbers of which those in holes are values of their column.
-
-        A rule draws any number. An observed cell of a column of whole numbers, or with
-        many zeros, has one of few scores: a hole could be told by its number.
-
-        Parameters
-        ----------
-        num : float array [n, d_num]
-        hole : bool array [n, d_num]
-        """
-        out = num.copy()
-        by_name = {column.name: column for column in self.schema}
-        for j, name in enumerate(self.layout.num_names):
-            column, scaler, at = by_name[name], self._scalers[name], hole[:, j]
-            values = number_values(column, scaler.inverse(num[at, j]))
-            out[at, j] = scaler.transform((values - origin(column)).astype(np.float64))
-        return out
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything fitted as plain arrays, for a model file."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from augmask.diffusion.base import recover
+from augmask.diffusion.base import diagnostics, recover
 from augmask.errors import TrainingDiverged
 from augmask.progress import Progress, silent
 from augmask.train import parallel
@@ -288,6 +288,7 @@ def _row(trainer: Trainer, run: Run, loss: float, done: float) -> dict[str, floa
         "held_out": math.nan,
         "lr": trainer.learning_rate(done),
         "seconds": run.seconds,
+        **diagnostics(trainer.backbone),
     }
 
 

@@ -327,6 +327,14 @@ WRONG = {
         {"backbone": "tabddpm", "options": {"low_noise": 3.0}},
         "no setting 'low_noise'",
     ),
+    "width below 1": ({"options": {"width": -1}}, "width must be a whole number of"),
+    "width as text": ({"options": {"width": "64"}}, "width must be .* got '64'"),
+    "infinite depth": ({"options": {"depth": float("inf")}}, "depth must be a whole"),
+    "no depth": ({"options": {"depth": 0}}, "depth must be .* at least 1 .* got 0"),
+    "boolean as text": (
+        {"backbone": "tabdiff", "options": {"anneal": "false"}},
+        "anneal must be true or false, got 'false'",
+    ),
     "solver": ({"options": {"solver": "heun"}}, "'euler', 'multistep'"),
     "too many sampling steps": (
         {"backbone": "tabddpm", "options": {"sampling_steps": 2000}},

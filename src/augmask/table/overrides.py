@@ -47,9 +47,10 @@ def _scalar(value: object) -> str:
 
 
 def _is_scalar(value: object) -> bool:
-    # no table holds a larger number, and no model file infinity
-    number = isinstance(value, (int, float))
-    return isinstance(value, str) or (number and abs(value) <= sys.float_info.max)
+    if isinstance(value, (int, float)):
+        # no table holds a larger number, and no model file infinity
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, str)
 
 
 def check_settings(name: str, settings: object) -> dict[str, Any]:

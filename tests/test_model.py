@@ -24,6 +24,7 @@ from augmask.errors import (
     UsageError,
 )
 from augmask.fitting import make_ready
+from augmask.presets import PRESETS
 from augmask.progress import silent
 
 TINY = {
@@ -465,6 +466,43 @@ def test_a_loaded_model_is_the_model(tmp_path, augmenter):
     pd.testing.assert_frame_equal(twin.history_[list(kept)], kept)
     twin.save(tmp_path / "again.augmask")
     assert (tmp_path / "again.augmask").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"augmenter": "auto", "preset": "auto", "options": TINY},
+        {"preset": "balanced", "augmenter": "ecdf", "options": TINY | {"lr": 0.004}},
+        {"augmenter": "mean", "supervise": "all", "seed": 3, "options": TINY},
+        {"augmenter": "ecdf", "ensemble": 2, "options": TINY | {"low_noise": 5}},
+        {
+            "backbone": "tabdiff",
+            "augmenter": "ecdf",
+            # what numpy counts is as good
+            "seed": np.int64(2),
+            "options": TINY | {"anneal": np.False_, "batch": np.int64(16)},
+        },
+    ],
+    ids=["plain", "auto", "balanced", "all", "ensemble", "tabdiff"],
+)
+def test_a_loaded_model_has_the_parameters_of_its_fit(given, tmp_path, monkeypatch):
+    if "options" not in given:
+        # the defaults are larger than a test should train
+        fast = dataclasses.replace(PRESETS["fast"], steps=3, batch=32)
+        monkeypatch.setitem(PRESETS, "fast", fast)
+    path, frame = tmp_path / "m.augmask", make_frame()
+    model = AugMask(**given, device="cpu").fit(frame)
+    wanted = model.get_params()
+    model.save(path)
+    # what is set later is for the next fit
+    model.set_params(seed=99, preset="paper", options={"steps": 1}).save(path)
+    twin = load(path, device="cpu")
+    assert twin.get_params() == wanted
+    assert (twin.preset_, twin.augmenter_) == (model.preset_, model.augmenter_)
+    again = clone(twin).fit(frame)
+    assert again.settings_ == twin.settings_
+    pd.testing.assert_frame_equal(again.sample(20), twin.sample(20))
 
 
 def test_broken_weights_are_not_loaded(tmp_path):

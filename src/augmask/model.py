@@ -282,6 +282,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         -------
         DataFrame or Imputations
             One frame, or a sequence of several with `summary` and `long`.
+            `attrs["filled"]` of a frame says how many cells were.
         """
         source = self._source(seed)
         draws = whole_number("draws", draws, 1)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 import warnings
 
@@ -14,7 +15,9 @@ import torch
 from sklearn.base import clone
 
 from augmask import AugMask, load
+from augmask.augmentation import AUGMENTERS
 from augmask.augmentation.marginal import Ecdf
+from augmask.diffusion import BACKBONES
 from augmask.diffusion.cdtd import CDTD
 from augmask.errors import (
     ArtifactError,
@@ -318,7 +321,17 @@ def test_what_is_no_backbone_says_what_it_lacks(backbone, message):
         make_model(backbone=backbone, options={"steps": 2}).fit(make_frame())
 
 
+def test_the_docstring_names_every_part_that_there_is():
+    for name in ["auto", *AUGMENTERS, *BACKBONES, *PRESETS]:
+        assert re.search(rf"[`\"]{name}[`\"]", AugMask.__doc__), name
+
+
 WRONG = {
+    "augmenter like no other": (
+        {"augmenter": "xyz"},
+        f"known: auto, {next(iter(AUGMENTERS))}, ",
+    ),
+    "auto, nearly": ({"augmenter": "atuo"}, "did you mean 'auto'"),
     "augmenter": ({"augmenter": "lgbms"}, "did you mean 'lgbm-s'"),
     "backbone": ({"backbone": "ctdt"}, "did you mean 'cdtd'"),
     "supervise": ({"supervise": "obsreved"}, "did you mean 'observed'"),

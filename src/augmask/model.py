@@ -47,10 +47,10 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The diffusion model: `cdtd`, `tabdiff`, `tabddpm`, or one of your own: a class
         or function that is called with a `Layout`, or a module that is copied.
     augmenter : str or Augmenter
-        The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
-        `lgbm-s`, `lgbm-s-wide`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with
-        `fit` and `draw`. `auto` goes by the preset: `lgbm-s` for `paper`, `lgbm-s-wide`
-        for the others.
+        The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`,
+        `hyperimpute`, `lgbm-d`, `lgbm-s`, `lgbm-s-wide`, `lgbm-s-calibrated`,
+        `lgbm-chain`, or an object with `fit` and `draw`. `auto` goes by the preset:
+        `lgbm-s` for `paper`, `lgbm-s-wide` for the others.
     supervise : {"observed", "all"}
         Which cells the loss counts. `mean` with `all` is the paper's NoAug, `lgbm-s`
         with `all` its AugFull, `lgbm-s` with `observed` its AugMask.

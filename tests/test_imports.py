@@ -16,7 +16,7 @@ ROOT = Path(augmask.__file__).parent
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
     ["errors", "rng", "versions"],
-    ["progress", "files", "notebook", "peers"],
+    ["progress", "files", "notebook", "peers", "values"],
     ["table"],
     ["missing"],
     ["augmentation"],
@@ -97,6 +97,17 @@ def test_loading_a_part_loads_no_more_than_it_needs(module, absent):
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert not absent & set(run.stdout.split())
+
+
+def test_the_network_is_used_where_the_readme_says_so():
+    talks = {"urllib.request", "http.client", "socket", "requests", "ftplib"}
+    found = {str(p.relative_to(ROOT)) for p in files() if imported(p) & talks}
+    assert found == {"bench/public.py"}
+    readme = (ROOT.parents[1] / "README.md").read_text()
+    sentences = " ".join(readme.split()).split(". ")
+    (said,) = [sentence for sentence in sentences if "no network" in sentence]
+    assert "augmask bench" in said
+    assert "UCI" in said
 
 
 def test_no_file_holds_more_than_one_idea():

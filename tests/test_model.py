@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 import warnings
 
@@ -14,7 +15,9 @@ import torch
 from sklearn.base import clone
 
 from augmask import AugMask, load
+from augmask.augmentation import AUGMENTERS
 from augmask.augmentation.marginal import Ecdf
+from augmask.diffusion import BACKBONES
 from augmask.diffusion.cdtd import CDTD
 from augmask.errors import (
     ArtifactError,
@@ -23,6 +26,7 @@ from augmask.errors import (
     NotFittedError,
     UsageError,
 )
+from augmask.presets import PRESETS
 
 TINY = {
     "steps": 20,
@@ -315,7 +319,17 @@ def test_what_is_no_backbone_says_what_it_lacks(backbone, message):
         make_model(backbone=backbone, options={"steps": 2}).fit(make_frame())
 
 
+def test_the_docstring_names_every_part_that_there_is():
+    for name in ["auto", *AUGMENTERS, *BACKBONES, *PRESETS]:
+        assert re.search(rf"[`\"]{name}[`\"]", AugMask.__doc__), name
+
+
 WRONG = {
+    "augmenter like no other": (
+        {"augmenter": "xyz"},
+        f"known: auto, {next(iter(AUGMENTERS))}, ",
+    ),
+    "auto, nearly": ({"augmenter": "atuo"}, "did you mean 'auto'"),
     "augmenter": ({"augmenter": "lgbms"}, "did you mean 'lgbm-s'"),
     "backbone": ({"backbone": "ctdt"}, "did you mean 'cdtd'"),
     "supervise": ({"supervise": "obsreved"}, "did you mean 'observed'"),
@@ -324,6 +338,14 @@ WRONG = {
     "keyword of another backbone": (
         {"backbone": "tabddpm", "options": {"low_noise": 3.0}},
         "no setting 'low_noise'",
+    ),
+    "width below 1": ({"options": {"width": -1}}, "width must be a whole number of"),
+    "width as text": ({"options": {"width": "64"}}, "width must be .* got '64'"),
+    "infinite depth": ({"options": {"depth": float("inf")}}, "depth must be a whole"),
+    "no depth": ({"options": {"depth": 0}}, "depth must be .* at least 1 .* got 0"),
+    "boolean as text": (
+        {"backbone": "tabdiff", "options": {"anneal": "false"}},
+        "anneal must be true or false, got 'false'",
     ),
     "solver": ({"options": {"solver": "heun"}}, "'euler', 'multistep'"),
     "too many sampling steps": (
@@ -454,6 +476,43 @@ def test_a_loaded_model_is_the_model(tmp_path, augmenter):
     pd.testing.assert_frame_equal(twin.history_[list(kept)], kept)
     twin.save(tmp_path / "again.augmask")
     assert (tmp_path / "again.augmask").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"augmenter": "auto", "preset": "auto", "options": TINY},
+        {"preset": "balanced", "augmenter": "ecdf", "options": TINY | {"lr": 0.004}},
+        {"augmenter": "mean", "supervise": "all", "seed": 3, "options": TINY},
+        {"augmenter": "ecdf", "ensemble": 2, "options": TINY | {"low_noise": 5}},
+        {
+            "backbone": "tabdiff",
+            "augmenter": "ecdf",
+            # what numpy counts is as good
+            "seed": np.int64(2),
+            "options": TINY | {"anneal": np.False_, "batch": np.int64(16)},
+        },
+    ],
+    ids=["plain", "auto", "balanced", "all", "ensemble", "tabdiff"],
+)
+def test_a_loaded_model_has_the_parameters_of_its_fit(given, tmp_path, monkeypatch):
+    if "options" not in given:
+        # the defaults are larger than a test should train
+        fast = dataclasses.replace(PRESETS["fast"], steps=3, batch=32)
+        monkeypatch.setitem(PRESETS, "fast", fast)
+    path, frame = tmp_path / "m.augmask", make_frame()
+    model = AugMask(**given, device="cpu").fit(frame)
+    wanted = model.get_params()
+    model.save(path)
+    # what is set later is for the next fit
+    model.set_params(seed=99, preset="paper", options={"steps": 1}).save(path)
+    twin = load(path, device="cpu")
+    assert twin.get_params() == wanted
+    assert (twin.preset_, twin.augmenter_) == (model.preset_, model.augmenter_)
+    again = clone(twin).fit(frame)
+    assert again.settings_ == twin.settings_
+    pd.testing.assert_frame_equal(again.sample(20), twin.sample(20))
 
 
 def test_broken_weights_are_not_loaded(tmp_path):

@@ -65,15 +65,18 @@ def _muted() -> Iterator[None]:
         yield
 
 
-def _parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Turn `name=value` texts into settings; numbers become numbers."""
-    settings: dict[str, Any] = {}
+def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
+    """Turn `name=value` texts into settings, each as what it may be."""
+    from augmask.config import read_settings
+    from augmask.diffusion import keywords_of
+
+    texts = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise UsageError(f"--set needs NAME=VALUE, got {pair!r}")
-        settings[name.strip()] = _number_or_text(text.strip())
-    return settings
+        texts[name.strip()] = text.strip()
+    return read_settings(texts, keywords_of(backbone))
 
 
 def _parse_rules(texts: list[str] | None) -> list[str | list[str]]:
@@ -84,15 +87,6 @@ def _parse_rules(texts: list[str] | None) -> list[str | list[str]]:
         else text
         for text in texts or []
     ]
-
-
-def _number_or_text(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 @app.callback()
@@ -202,7 +196,7 @@ def fit(
     check_writable(named(out, "--out", ".augmask"))
     if checkpoint is not None and checkpoint.absolute() == out.absolute():
         raise UsageError(f"--checkpoint and --out must be two files, both are {out}")
-    options = _parse_settings(settings or [])
+    options = _parse_settings(settings or [], backbone)
     if steps is not None:
         options["steps"] = steps
     began = time.monotonic()
@@ -384,6 +378,15 @@ def _out_of_memory(error: Exception) -> bool:
     )
 
 
+def _unforeseen(error: Exception) -> str:
+    """Return a sentence about an error that is ours to mend."""
+    text = " ".join(str(error).split())[:200]
+    return (
+        f"{type(error).__name__}: {text}; this is a defect of augmask, please report "
+        "it with what --debug shows"
+    )
+
+
 def main() -> None:
     """Run the command line; an error is one sentence and an exit code."""
     arguments = sys.argv[1:]
@@ -397,7 +400,7 @@ def main() -> None:
     except SystemExit as end:
         # a wrong command line: the first process says so, and its code counts
         sys.exit(0 if parallel.follows() else end.code)
-    except (AugMaskError, OSError, MemoryError, RuntimeError) as error:
+    except Exception as error:
         if isinstance(error, AugMaskError):
             sentence, code = " ".join(str(error).splitlines()), error.exit_code
         elif _out_of_memory(error):
@@ -405,7 +408,7 @@ def main() -> None:
         elif isinstance(error, OSError):
             sentence, code = f"the system refused: {error}", 3
         else:
-            raise
+            sentence, code = _unforeseen(error), 1
         if debug:
             traceback.print_exc()
         say(f"augmask: {sentence}")

@@ -13,6 +13,8 @@ from augmask.console import noting, print_json, reporting
 from augmask.errors import UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from augmask.progress import Progress
 
 Data = Annotated[
@@ -99,6 +101,7 @@ def impute(
 ) -> None:
     """Fill the holes of a table by a model; observed cells stay as they are."""
     from augmask.model import load
+    from augmask.sample.multiple import Imputations
     from augmask.sample.stream import check_output, write_frames
     from augmask.table.frames import read_frame
 
@@ -111,11 +114,12 @@ def impute(
         found = load(model_file, device).impute(
             frame, draws=draws, seed=seed, progress=progress
         )
-        rows = write_frames([found if draws == 1 else found.long()], out)
+        full: pd.DataFrame = found.long() if isinstance(found, Imputations) else found
+        rows = write_frames([full], out)
     facts = {
         "rows": rows,
         "file": str(out),
-        "holes": int(frame.isna().to_numpy().sum()),
+        "holes": full.attrs["filled"],
         "draws": draws,
         "seconds": round(time.monotonic() - began, 1),
         "notes": notes,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from augmask.augmentation.draws import Draws
 from augmask.errors import UsageError, did_you_mean
+from augmask.values import ValueKind
 
 # The paper's names: the rule that fills holes, and the cells that the loss counts.
 STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
@@ -27,11 +28,8 @@ ROWS_WORTH_FUSING = 5_000_000
 CHOICES = {"ties": TIES, "products": PRODUCTS, "fuse": FUSE}
 MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
-KINDS: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-}
+TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+MOST = 1_000_000_000  # of anything that is counted
 
 
 @dataclass(frozen=True)
@@ -91,22 +89,8 @@ class Settings:
     network: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in _fields().items():
-            value = getattr(self, name)
-            if type(value) not in KINDS[kind]:
-                raise UsageError(f"{name} must be of type {kind}, got {value!r}")
-            if kind != "str":
-                _check_number(name, value, 0 if name in MAY_BE_ZERO else 1e-12)
-        for name, limit in BELOW.items():
-            if getattr(self, name) >= limit:
-                raise UsageError(
-                    f"{name} must be below {limit}, got {getattr(self, name)!r}"
-                )
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise UsageError(
-                    f"{name} must be one of {known}, got {getattr(self, name)!r}"
-                )
+        for name, kind in _kinds().items():
+            object.__setattr__(self, name, kind.checked(name, getattr(self, name)))
         Draws.parse(self.draws)
 
     def compiled(self, device: str) -> bool:
@@ -124,36 +108,78 @@ class Settings:
     def replace(
         self, changes: Mapping[str, Any], network: Collection[str] | None = ()
     ) -> Settings:
-        """Return settings with some values changed; unknown names are an error.
+        """Return settings with some values changed; what cannot be is an error.
 
         Parameters
         ----------
         changes : mapping
             Names of settings, and of what the backbone can be built with.
-        network : collection of str, optional
-            The latter names; None when the backbone takes any.
+        network : mapping of str to ValueKind, or collection of str, optional
+            The latter names, and what their values may be; None when the backbone takes
+            any.
 
         Examples
         --------
         >>> Settings().replace({"steps": 9, "width": 32}, ["width"]).network
         {'width': 32}
         """
-        own = {name: value for name, value in changes.items() if name in _fields()}
-        other = {name: value for name, value in changes.items() if name not in own}
-        for name in other:
+        own = {name: value for name, value in changes.items() if name in _kinds()}
+        other = {}
+        for name, value in changes.items():
+            if name in own:
+                continue
             if network is not None and name not in network:
-                hint = did_you_mean(name, [*_fields(), *network])
+                hint = did_you_mean(name, [*_kinds(), *network])
                 raise UsageError(f"there is no setting {name!r}{hint}")
+            other[name] = _kind_in(network, name).checked(name, value)
         return dataclasses.replace(self, **own, network={**self.network, **other})
 
 
-def _fields() -> dict[str, str]:
-    """Return the plain settings and their types."""
-    every = dataclasses.fields(Settings)
-    return {f.name: str(f.type) for f in every if f.name != "network"}
+def read_settings(
+    texts: Mapping[str, str], network: Mapping[str, ValueKind] | None
+) -> dict[str, Any]:
+    """Return settings that were written as text, each as what it may be.
+
+    Parameters
+    ----------
+    texts : mapping
+        Of names, known or not, to text.
+    network : mapping of str to ValueKind, optional
+        What the backbone can be built with.
+
+    Examples
+    --------
+    >>> read_settings({"lr": "1", "anneal": "no"}, {"anneal": ValueKind(bool)})
+    {'lr': 1.0, 'anneal': False}
+    """
+    own = _kinds()
+    return {
+        name: (own.get(name) or _kind_in(network, name)).read(text)
+        for name, text in texts.items()
+    }
 
 
-def _check_number(name: str, value: float, lowest: float) -> None:
-    if not lowest <= value < math.inf:
-        word = "finite and at least 0" if lowest == 0 else "finite and above 0"
-        raise UsageError(f"{name} must be {word}, got {value!r}")
+@cache
+def _kinds() -> dict[str, ValueKind]:
+    """Return the plain settings and what each may be."""
+    found = {}
+    for each in dataclasses.fields(Settings):
+        if each.name == "network":
+            continue
+        kind = ValueKind(TYPES[str(each.type)], CHOICES.get(each.name, ()))
+        if kind.plain in (int, float):
+            may_be_zero = each.name in MAY_BE_ZERO
+            kind = dataclasses.replace(
+                kind,
+                lowest=0 if may_be_zero else None,
+                above=None if may_be_zero else 0,
+                highest=MOST if kind.plain is int else None,
+                below=BELOW.get(each.name),
+            )
+        found[each.name] = kind
+    return found
+
+
+def _kind_in(network: Collection[str] | None, name: str) -> ValueKind:
+    known = network if isinstance(network, Mapping) else {}
+    return known.get(name) or ValueKind()

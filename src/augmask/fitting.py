@@ -164,7 +164,7 @@ def make_ready(
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
     fills = AUGMENTER if model.augmenter == "auto" else model.augmenter
-    augmenter = resolve_augmenter(fills)
+    augmenter = resolve_augmenter(fills, also=("auto",))
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)

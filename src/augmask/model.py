@@ -93,6 +93,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     rules_: tuple[Rule, ...]
     _suited_holes: MissingModel | None
+    _given: dict[str, Any]
 
     def __init__(
         self,
@@ -175,7 +176,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                 f"max_minutes={ready.max_minutes} ended before the first training "
                 "step; give more, or choose a faster augmenter"
             )
-        self._set_fitted(ready, ready.augmenter)
+        self._set_fitted(ready)
+        # what is set from now on is for the next fit
+        self._given = self.get_params(deep=False)
         self._set_runs(runs)
         self._set_wishes(ready.holes, ready.rules)
 
@@ -279,6 +282,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         -------
         DataFrame or Imputations
             One frame, or a sequence of several with `summary` and `long`.
+            `attrs["filled"]` of a frame says how many cells were.
         """
         source = self._source(seed)
         draws = whole_number("draws", draws, 1)
@@ -289,17 +293,14 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
 
         The file holds no clock times, so the same table, settings and seed give the
-        same bytes; `history_` of a loaded model has no column `seconds`. A backbone of
+        same bytes; `history_` of a loaded model has no column `seconds`. It has the
+        parameters that the model was fitted with, but for the device. A backbone of
         your own is named in the file, and handed to `load` again; so is a rule.
         """
         self._check_fitted()
-        parameters = {
-            name: getattr(self, name)
-            for name in ("backbone", "supervise", "seed", "ensemble")
-        }
-        parameters["augmenter"] = self.augmenter_
         stored = Stored(
-            parameters,
+            self._given,
+            self.augmenter_,
             self.settings_,
             self.preset_,
             self.layout_,
@@ -339,12 +340,12 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         facts = [self.backbone, ready.augmenter, self.supervise, self.seed]
         return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
 
-    def _set_fitted(self, made: Ready | Stored, augmenter: str | Augmenter) -> None:
+    def _set_fitted(self, made: Ready | Stored) -> None:
         self.codec_, self.schema_ = made.codec, made.codec.schema
         self.layout_ = made.layout
         self.backbone_ = made.backbone
         self.settings_, self.preset_ = made.settings, made.preset
-        self.augmenter_ = augmenter
+        self.augmenter_ = made.augmenter
 
     def _set_runs(self, runs: Sequence[Run]) -> None:
         frames = [pd.DataFrame(run.history) for run in runs]
@@ -393,7 +394,8 @@ def load(
         model = AugMask(**stored.parameters, device=device)
     except TypeError as error:
         raise ArtifactError(f"{path} does not hold together: {error}") from error
-    model._set_fitted(stored, model.augmenter)
+    model._set_fitted(stored)
+    model._given = model.get_params(deep=False)
     model.history_ = stored.history
     model.training_ = stored.training
     model._set_wishes(stored.holes, stored.rules)

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from augmask.augmentation.base import Augmenter
 from augmask.config import Settings
-from augmask.diffusion import build_members
+from augmask.diffusion import build_members, keywords_of
 from augmask.diffusion.base import Backbone
 from augmask.errors import ArtifactError, UsageError
 from augmask.missing.model import MissingModel
@@ -33,6 +34,7 @@ class Stored:
     """What a model file holds: a fitted model without its methods."""
 
     parameters: dict[str, Any]
+    augmenter: str | Augmenter
     settings: Settings
     preset: str
     layout: Layout
@@ -76,6 +78,23 @@ def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
     return digest.hexdigest()
 
 
+def _plain_parameters(model: Stored) -> dict[str, Any]:
+    """Return the parameters that a model was fitted with, as JSON has them."""
+    given = model.parameters
+    values = {**vars(model.settings), **model.settings.network}
+    asked = given["options"]
+    return {
+        "backbone": _name(given["backbone"]),
+        "augmenter": _name(given["augmenter"]),
+        "supervise": given["supervise"],
+        "preset": given["preset"],
+        # from the settings, which hold them as plain values
+        "options": None if asked is None else {name: values[name] for name in asked},
+        "seed": int(given["seed"]),
+        "ensemble": int(given["ensemble"]),
+    }
+
+
 def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     """Return manifest and arrays of a fitted model; no clock times are in them."""
     weights = model.backbone.state_dict()
@@ -86,9 +105,9 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     rules, combinations = stored_rules(model.rules)
     arrays |= {f"rules/{k}": v for k, v in combinations.items()}
     arrays |= {f"holes/{k}": v for k, v in model.holes.arrays().items()}
-    named = {k: _name(model.parameters[k]) for k in ("backbone", "augmenter")}
     manifest = {
-        "parameters": model.parameters | named,
+        "parameters": _plain_parameters(model),
+        "augmenter": _name(model.augmenter),
         "preset": model.preset,
         "settings": dataclasses.asdict(model.settings),
         "layout": dataclasses.asdict(model.layout),
@@ -181,6 +200,10 @@ def restore(
             part, _, rest = name.partition("/")
             parts.setdefault(part, {})[rest] = array
         settings = Settings(**manifest["settings"])
+        keywords = keywords_of(chosen)
+        settings = settings.replace(settings.network, keywords)
+        parameters = dict(manifest["parameters"])
+        Settings().replace(dict(parameters["options"] or {}), keywords)
         stored = manifest["layout"]
         layout = Layout(
             tuple(stored["num_names"]),
@@ -193,7 +216,7 @@ def restore(
         )
         if not _same_features(layout, codec.layout):
             raise ValueError("its columns are not those that its network was made for")
-        members = int(manifest["parameters"].get("ensemble", 1))
+        members = int(parameters["ensemble"])
         _, built = build_members(chosen, layout, [0] * members, **settings.network)
         _load_weights(built, parts["weights"])
         holes = MissingModel.from_parts(manifest["holes"], parts.get("holes", {}))
@@ -203,7 +226,8 @@ def restore(
             manifest.get("rules", ()), parts.get("rules", {}), codec.schema, rules
         )
         return Stored(
-            dict(manifest["parameters"]) | {"backbone": chosen},
+            parameters | {"backbone": chosen},
+            str(manifest["augmenter"]),
             settings,
             manifest["preset"],
             layout,

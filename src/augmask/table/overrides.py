@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from augmask.errors import SchemaError, did_you_mean
 from augmask.files import written_whole
+from augmask.values import shown
 
 Kind = Literal[
     "integer",
@@ -45,7 +47,10 @@ def _scalar(value: object) -> str:
 
 
 def _is_scalar(value: object) -> bool:
-    return isinstance(value, (str, int, float))
+    if isinstance(value, (int, float)):
+        # no table holds a larger number, and no model file infinity
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, str)
 
 
 def check_settings(name: str, settings: object) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
     if not isinstance(settings, Mapping):
         raise SchemaError(
             f"the settings of column {name!r} must be a kind or a table of settings, "
-            f"got {settings!r}"
+            f"got {shown(settings)}"
         )
     plain: dict[str, Any] = {}
     for key, value in settings.items():
@@ -73,8 +78,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
         if key == "kind":
             if value not in KINDS:
                 raise SchemaError(
-                    f"column {name!r} has the unknown kind {value!r}"
-                    + did_you_mean(str(value), KINDS)
+                    f"column {name!r} has the unknown kind {shown(value)}"
+                    + did_you_mean(value if isinstance(value, str) else "", KINDS)
                 )
         elif key == "hole":
             ok = value in HOLES
@@ -104,7 +109,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
                 "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
             }[key]
             raise SchemaError(
-                f"{key} of column {name!r} must be {expected}, got {value!r}"
+                f"{key} of column {name!r} must be {expected}, got {shown(value)}"
             )
         plain[key] = value
     return plain
@@ -152,7 +157,13 @@ def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
             f"a schema file must be encoded in UTF-8, {path} is not: {error}; "
             "save it as UTF-8"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise SchemaError(
+            f"schema file {path} is nested too deeply; it holds a table of plain "
+            "settings for each column"
+        ) from error
+    # besides wrong TOML: a number of more digits than Python reads
+    except ValueError as error:
         raise SchemaError(f"schema file {path} is not valid TOML: {error}") from error
     unknown = [key for key in document if key != "columns"]
     columns = document.get("columns", {})

@@ -107,7 +107,7 @@ def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     typer.echo(f"{plan_file}: {crossed} = {len(grid.runs):,} runs")
     typer.echo(f"{folder}: {len(grid.runs) - len(left):,} done, {len(left):,} to do\n")
     for method in grid.methods:
-        reason = method.can_run(grid.device)
+        reason = method.why_unavailable(grid.device)
         typer.echo(f"  {method.label}{f'  (cannot run here: {reason})' * bool(reason)}")
 
 
@@ -394,7 +394,7 @@ def methods(
     if plan_file is not None:
         _opened(plan_file, None)
     known = list(GENERATORS.values())
-    reasons = {generator.name: generator.can_run() for generator in known}
+    reasons = {generator.name: generator.why_unavailable() for generator in known}
     if as_json:
         listed = [
             {

@@ -79,9 +79,9 @@ class Method:
             "settings": dict(generator.settings(self)),
         }
 
-    def can_run(self, device: str = "auto") -> str:
+    def why_unavailable(self, device: str = "auto") -> str:
         """Return why it cannot run here, in words; empty if it can."""
-        reason = find_generator(self.generator).can_run(device)
+        reason = find_generator(self.generator).why_unavailable(device)
         return reason or rule_lacks(self.augmenter)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import pandas as pd
 
 import augmask as am
+from augmask.augmentation.frame import augmented
 from augmask.bench.data import Dataset, split
 from augmask.bench.fills import SharedFill, bent
 from augmask.bench.generator import Generator, Made, Request
@@ -100,9 +101,10 @@ def _generate(
     fill = None
     if method.augmenter:
         fill = SharedFill(bent(method.augmenter, method.eta, method.lam), out / "fills")
-    table, minutes = holed, run.max_minutes
+    table, filled, minutes = holed, None, run.max_minutes
     if generator.complete and fill is not None:
-        table, _ = am.augment(holed, fill, seed=run.seed, schema=data.kinds)
+        filled = augmented(holed, fill, run.seed, data.kinds)
+        table = filled.frame
         if minutes is not None:
             minutes = max(minutes - fill.spent / 60, 0.0)
     request = Request(
@@ -115,6 +117,7 @@ def _generate(
         run.device,
         minutes,
         None if generator.complete else fill,
+        filled,
     )
     return generator.make(request), fill
 
@@ -183,7 +186,7 @@ def execute(run: Run, out: Path) -> Record:
         "versions": json.dumps(library_versions(*LIBRARIES, "xgboost")),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    reason = run.method.can_run(run.device)
+    reason = run.method.why_unavailable(run.device)
     if reason:
         return {**record, "status": "unable", "reason": reason}
     if find_spec("xgboost") is None:

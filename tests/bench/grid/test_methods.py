@@ -108,12 +108,12 @@ def test_a_generator_says_what_it_lacks(monkeypatch):
     def make(request):
         return Made(request.table)
 
-    assert Generator("a", "A", make).can_run() == ""
-    lacks = Generator("a", "A", make, package="no_such_package").can_run()
+    assert Generator("a", "A", make).why_unavailable() == ""
+    lacks = Generator("a", "A", make, package="no_such_package").why_unavailable()
     assert "no_such_package" in lacks
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert "GPU" in Generator("a", "A", make, gpu=True).can_run()
-    assert "GPU" in find_generator("cdtd").can_run("cuda")
-    assert find_generator("cdtd").can_run("cpu") == ""
+    assert "GPU" in Generator("a", "A", make, gpu=True).why_unavailable()
+    assert "GPU" in find_generator("cdtd").why_unavailable("cuda")
+    assert find_generator("cdtd").why_unavailable("cpu") == ""
     # a rule alone has no use for the device of the plan
-    assert find_generator("fill").can_run("cuda") == ""
+    assert find_generator("fill").why_unavailable("cuda") == ""

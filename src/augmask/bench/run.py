@@ -26,7 +26,7 @@ from augmask.bench.data import Dataset, split
 from augmask.bench.fills import SharedFill, bent
 from augmask.bench.generator import Generator, Made, Request
 from augmask.bench.methods import find_generator
-from augmask.bench.plan import Run, load_modules, name_now
+from augmask.bench.plan import PROTOCOL, Run, load_modules, name_now
 from augmask.bench.results import Record, facts_of, real_file, sample_file
 from augmask.bench.score import Judge
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
@@ -145,7 +145,7 @@ def _done(
 
 def _real_side(run: Run) -> str:
     """Return the name of what all runs on the same real rows share."""
-    facts = [run.source.digest(), run.seed, run.metrics.rows]
+    facts = [PROTOCOL, run.source.digest(), run.seed, run.metrics.rows]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from augmask.augmentation import AUGMENTERS, resolve_augmenter
+from augmask.augmentation.boosted import LgbmS
 from augmask.bench.generator import Generator, Made
 from augmask.bench.methods import (
     GENERATORS,
@@ -13,8 +15,9 @@ from augmask.bench.methods import (
     complete_method,
     find_generator,
 )
+from augmask.diffusion import keywords_of, resolve_backbone
 from augmask.errors import UsageError
-from augmask.presets import PRESETS
+from augmask.presets import OWN, PRESETS
 
 
 @pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
@@ -72,6 +75,49 @@ def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
     changed = PRESETS["fast"].replace({"batch": 7})
     monkeypatch.setitem(PRESETS, "fast", changed)
     assert method.identity() != before
+
+
+@pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
+def test_identity_holds_what_a_backbone_takes_by_default(generator, monkeypatch):
+    method = complete_method(Method(generator, "AugMask"))
+    before = method.identity()
+    network = before["settings"]["network"]
+    assert network.keys() == set(keywords_of(generator))
+    # a default, written out, is the same run
+    written = {**network, "solver": before["settings"]["solver"]}
+    for option in written.items():
+        assert replace(method, options=(option,)).identity() == before
+    published = resolve_backbone(generator).solvers[0]
+    asked, silent = (
+        replace(method, options=(("solver", solver),)) for solver in (published, "")
+    )
+    assert asked.identity() == silent.identity()
+    whole = replace(method, options=(("lr", 1),))
+    assert whole.identity() == replace(method, options=(("lr", 1.0),)).identity()
+    # and a backbone whose default changes is another one
+    built = resolve_backbone(generator)
+    name = next(n for n, v in network.items() if n not in dict(OWN["paper"][generator]))
+    changed = {**built.__init__.__kwdefaults__, name: "another"}
+    monkeypatch.setattr(built.__init__, "__kwdefaults__", changed)
+    assert method.identity() != before
+
+
+def test_identity_holds_the_augmenter_s_version_and_settings(monkeypatch):
+    method = complete_method(Method("cdtd", "AugMask"))
+    before = method.identity()
+    monkeypatch.setattr(LgbmS, "version", "newer")
+    assert method.identity() != before
+    monkeypatch.undo()
+    monkeypatch.setitem(AUGMENTERS, "lgbm-s", lambda: LgbmS(learn_rows=7))
+    assert method.identity() != before
+    # how many processes fit it is about the machine
+    monkeypatch.setitem(AUGMENTERS, "lgbm-s", lambda: LgbmS(n_jobs=7))
+    assert method.identity() == before
+
+
+@pytest.mark.parametrize("name", AUGMENTERS)
+def test_every_augmenter_declares_a_version(name):
+    assert isinstance(resolve_augmenter(name).version, str)
 
 
 @pytest.mark.parametrize(

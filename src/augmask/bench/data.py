@@ -178,12 +178,11 @@ class Source:
 
 def _exact(column: pd.Series, kind: str) -> bytes:
     """Return all that a column says, whatever it was read from."""
-    if kind in CATEGORICAL:
-        return json.dumps(level_texts(column)).encode()
     if kind == "datetime":
-        values = pd.to_datetime(column).astype("datetime64[ns]").to_numpy("<i8")
-    else:
-        values = column.to_numpy("<i8" if column.dtype.kind in "iu" else "<f8")
+        return json.dumps([str(pd.Timestamp(value)) for value in column]).encode()
+    if kind in CATEGORICAL or not pd.api.types.is_numeric_dtype(column):
+        return json.dumps(level_texts(column)).encode()
+    values = column.to_numpy("<i8" if kind == "integer" else "<f8")
     return bytes(values.tobytes())
 
 

@@ -24,7 +24,7 @@ import augmask as am
 from augmask.augmentation.frame import augmented
 from augmask.bench.data import Dataset, split
 from augmask.bench.fills import SharedFill, bent
-from augmask.bench.generator import Generator, Made, Request
+from augmask.bench.generator import Made, Request
 from augmask.bench.methods import find_generator
 from augmask.bench.plan import PROTOCOL, Run, load_modules, name_now
 from augmask.bench.results import Record, facts_of, real_file, sample_file
@@ -93,11 +93,22 @@ def _keep(frame: pd.DataFrame, path: Path) -> None:
         frame.to_parquet(part, index=False)
 
 
-def _generate(
-    run: Run, out: Path, data: Dataset, holed: pd.DataFrame, generator: Generator
+def generate(
+    run: Run, out: Path, data: Dataset, holed: pd.DataFrame
 ) -> tuple[Made, SharedFill | None]:
-    """Return the rows of a method, and the rule that filled the holes."""
-    method = run.method
+    """Return the rows of a run's method, and the augmenter that it used.
+
+    Parameters
+    ----------
+    run : Run
+    out : Path
+        The grid's folder, for fills that runs share.
+    data : Dataset
+        For the roles of its columns.
+    holed : pandas.DataFrame
+        The incomplete table to learn from.
+    """
+    method, generator = run.method, find_generator(run.method.generator)
     fill = None
     if method.augmenter:
         fill = SharedFill(bent(method.augmenter, method.eta, method.lam), out / "fills")
@@ -128,7 +139,7 @@ def _done(
     """Return what a finished run adds to its record, and its rows."""
     generator = find_generator(run.method.generator)
     with _limited(None if generator.keeps_time else run.max_minutes):
-        made, fill = _generate(run, out, data, holed, generator)
+        made, fill = generate(run, out, data, holed)
     began = time.perf_counter()
     scores = judge.score(made.rows)
     seconds = time.perf_counter() - began

@@ -71,7 +71,7 @@ _TRAINED = {
 TOYS: dict[str, dict[str, Any]] = {
     "cdtd": _TRAINED,
     # attention has weights that do not matter, which Adam moves by rounding alone
-    "tabdiff": {**_TRAINED, "steps": 12},
+    "tabdiff": {**_TRAINED, "steps": 8},
     "tabddpm": _TRAINED,
     "miwae": {"epochs": 12, "latent": 4, "hidden": 8, "k": 3},
     "missdiff": {
@@ -137,8 +137,8 @@ def methods(name: str) -> dict[str, Method]:
     generator = find_generator(name)
     options = tuple(TOYS.get(name, {}).items())
     if "AugMask" in generator.strategies:
-        # the cheapest draw, so that only a change of the generator itself shows
-        mask = {"strategy": "AugMask", "augmenter": "ecdf", "options": options}
+        # a draw without a model, so that only a change of the generator itself shows
+        mask = {"strategy": "AugMask", "augmenter": "noise", "options": options}
         found = {
             "paper, AugMask": Method(name, **mask),
             "paper, NoAug": Method(name, "NoAug", options=options),

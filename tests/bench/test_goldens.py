@@ -33,7 +33,7 @@ def test_strategies_presets_and_seeds_are_told_apart(name):
     mask = methods(name)["paper, AugMask"]
     for change in (
         {"supervise": "all"},
-        {"augmenter": "noise"},
+        {"augmenter": "ecdf"},
         {"options": (*mask.options, ("lr", 0.0202))},
         {"options": (*mask.options, ("ties", "spread"))},
     ):

@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # where the baselines' packages are, if they are anywhere
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small test-baselines
+.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -25,6 +25,13 @@ test: lint types $(READY)  ## lint, types and tests
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -q -m slow
+
+# A golden is written where a version was raised, and refused where that was forgotten.
+goldens: $(READY)  ## golden rows of generators and augmenters with a new version
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.golden
+
+goldens-baselines: .venv-baselines/.ready  ## the same for those of the peers' packages
+	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m tests.bench.golden
 
 lint: $(READY)  ## style
 	$(BIN)/ruff check .
@@ -90,7 +97,7 @@ bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 	touch .venv-baselines/.ready
 
 test-baselines: .venv-baselines/.ready  ## the peers' own packages, in their environment
-	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/baselines tests/test_peers.py tests/bench/grid/test_baselines.py
+	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/baselines tests/test_peers.py tests/bench/grid/test_baselines.py tests/bench/test_goldens.py
 
 # A grid that was started before goes on where it was.
 bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes

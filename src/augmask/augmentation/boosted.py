@@ -78,6 +78,7 @@ class _Boosted:
     """What the LightGBM rules share: fit moments once, draw from them often."""
 
     stochastic: ClassVar[bool] = True
+    version: ClassVar[str] = "1"
     variance: ClassVar[Spread]
 
     def __init__(

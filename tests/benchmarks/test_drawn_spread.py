@@ -44,7 +44,7 @@ def test_the_docs_have_the_figures_of_the_file():
     means = runs.groupby("table")["ratio"].mean()
     page = " ".join((ROOT / "docs" / "how-it-works.md").read_text().split())
     adult, magic = (
-        f"{mean[name]:.2f}".removeprefix("0") for name in ("adult", "magic")
+        f"{means[name]:.2f}".removeprefix("0") for name in ("adult", "magic")
     )
     assert f"was {adult} of the real error on Adult and {magic} on Magic" in page
     assert results.name in page

@@ -7,7 +7,8 @@ new. `goldens/` holds the rows of toy fits with the version that made them.
 Processors round differently, so rows are compared and not hashed: numbers within a
 thousandth of a standard deviation, and one row of twenty may differ (a number that is
 rounded the other way, a draw at the edge between two levels). Fits are a few steps at
-high rates: short enough that rounding does not grow, and every step still counts.
+high rates: short enough that rounding does not grow, and every step still counts. With
+torch and BLAS confined to SSE, rows were within 1.2e-4 of those with AVX-512.
 
 After a change that is meant, raise the version and remake the files, in both
 environments: `make goldens`, `make goldens-baselines`.
@@ -70,9 +71,10 @@ _TRAINED = {
 # what is left out of the presets is what a golden is to guard
 TOYS: dict[str, dict[str, Any]] = {
     "cdtd": _TRAINED,
-    # attention has weights that do not matter, which Adam moves by rounding alone
-    "tabdiff": {**_TRAINED, "steps": 8},
-    "tabddpm": _TRAINED,
+    # attention has gradients of nearly 0, and Adam steps by their sign: smaller steps
+    "tabdiff": {**_TRAINED, "steps": 8, "lr": 0.002},
+    # without a bound, 12 steps of a toy end at the extremes of every column
+    "tabddpm": {**_TRAINED, "clip": 1.0},
     "miwae": {"epochs": 12, "latent": 4, "hidden": 8, "k": 3},
     "missdiff": {
         "epochs": 10,

@@ -28,7 +28,7 @@ SHIPPED = {
     "complete": 8,
     "paper-mcar": 810,
     "paper-mar": 810,
-    "augmentation-rules": 576,
+    "augmentation-rules": 522,
     "misspecification": 300,
     "cache": 84,
 }

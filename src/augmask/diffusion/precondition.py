@@ -97,11 +97,13 @@ class Preconditioner(nn.Module):
 
     def denoised(self, x_num: Tensor, output: Tensor, s_num: Tensor) -> Tensor:
         """Return D from the noisy numbers and the network's output."""
-        share = self.variance / (self.variance + s_num.square())
-        along = share * (x_num @ self.axes) + s_num * share.sqrt() * (
-            output @ self.axes
-        )
-        return along @ self.axes.T
+        noise = s_num.square()
+        total = self.variance + noise
+        # what EDM would keep of x, and the rest: products on a GPU round to eleven bits
+        # (TF32), and at low levels x must not pass through one
+        rest = noise * (self.variance - 1) / (total * (1 + noise))
+        out = s_num * (self.variance / total).sqrt() * (output @ self.axes)
+        return x_num / (1 + noise) + (rest * (x_num @ self.axes) + out) @ self.axes.T
 
     def _block(self, points: Tensor) -> Tensor:
         """Return the points of all levels, each in its column's place, [S, C e]."""

@@ -65,6 +65,8 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "cdtd": {
             "width": 512,
             "depth": 4,
+            "cat_width": 4,
+            "precondition": "table",
             "low_noise": 100.0,
             "anchor": 0.0,
             "beta2": 0.99,
@@ -89,6 +91,8 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "cdtd": {
             "width": 256,
             "depth": 3,
+            "cat_width": 4,
+            "precondition": "table",
             "low_noise": 100.0,
             "anchor": 0.0,
             "lr": 2e-3,

@@ -20,6 +20,7 @@ PRINTED = {
             "cat_width": 16,
             "low_noise": 3.0,
             "anchor": 0.0,
+            "precondition": "cell",
         },
         "lr": 1e-3,
         "warmup": 1000,

@@ -76,6 +76,8 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "cdtd": {
             "width": 512,
             "depth": 4,
+            "cat_width": 4,
+            "precondition": "table",
             "low_noise": 100.0,
             "beta2": 0.99,
             "sampling_steps": 60,
@@ -99,6 +101,8 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "cdtd": {
             "width": 256,
             "depth": 3,
+            "cat_width": 4,
+            "precondition": "table",
             "low_noise": 100.0,
             "lr": 2e-3,
             "beta2": 0.99,

@@ -137,9 +137,9 @@ class LgbmS(_Boosted):
     -----
     As printed in the paper, σ̂ is too small: E[log r²] lies 1.2704 below log σ², which
     alone leaves 0.53 of it, and residuals of learned rows are smaller than those of
-    missing ones (docs/how-it-works.md). `LgbmSCalibrated` corrects both; in trials the printed rule trained the better generator. `spread` lies between
-    the two: 1.4 gave better columns on some tables and less diverse rows on all that
-    were tried.
+    missing ones (docs/how-it-works.md). `LgbmSCalibrated` corrects both; in trials the
+    printed rule trained the better generator. `spread` lies between the two: 1.4 gave
+    better columns on some tables and less diverse rows on all that were tried.
 
     Examples
     --------

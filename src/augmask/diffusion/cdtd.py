@@ -16,6 +16,7 @@ no numeric or no categorical column work.
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.cdtd_back import CDTDWay
 from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
 from augmask.diffusion.noise import Noise, log_time, low_discrepancy, normal_like
+from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.reverse import Guide, follow
@@ -40,6 +42,7 @@ EMBEDDING_SD = 1e-3  # of the raw embedding; only its direction matters
 PSEUDO_COUNT = 1e-2  # keeps log p finite for a level that was never observed
 ENTROPY_FLOOR = 1e-2  # nats; a column with one level would weigh infinitely
 EDM_EDGE = 1e-7
+Precondition = Literal["cell", "table"]
 NUM, CAT = 0, 1  # groups of the time warp
 # noise levels between which a row is neither legible nor lost
 PROBE_LEVELS = (0.05, 20.0)
@@ -95,6 +98,10 @@ class CDTD(nn.Module):
         were not observed together, 1 - r² with r the share of observed cells: where
         much is missing, a free warp leaves little time for high noise levels
         (docs/backbones.md). The sampler follows the learned warp in either case.
+    precondition : {"cell", "table"}
+        What the network starts from. As published, each number's own noisy value, and
+        nothing for categories, which enter as so many noisy coordinates. Or all that
+        correlations and frequencies say, see `precondition`: a wide table needs it.
 
     Examples
     --------
@@ -120,8 +127,14 @@ class CDTD(nn.Module):
         cat_width: int = 16,
         low_noise: float = 3.0,
         anchor: float | None = 0.0,
+        precondition: Precondition = "cell",
     ) -> None:
         super().__init__()
+        if precondition not in get_args(Precondition):
+            raise UsageError(
+                f"precondition must be one of {get_args(Precondition)}, got "
+                f"{precondition!r}"
+            )
         if anchor is not None and not 0 <= anchor <= 1:
             raise UsageError(f"anchor must lie between 0 and 1, got {anchor!r}")
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
@@ -130,7 +143,15 @@ class CDTD(nn.Module):
         self.embedding = nn.Parameter(EMBEDDING_SD * torch.randn(slots, cat_width))
         self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
         n_in = self.n_num + self.n_cat * cat_width
+        self.known: Preconditioner | None = None
+        if precondition == "table":
+            self.known = Preconditioner(self.n_num, self.ragged)
+            n_in += self.n_num
         self.net = Denoiser(n_in, self.n_num + slots, width, depth, time_width)
+        if self.known is not None:
+            # torch divides by all coordinates; here a column counts as one
+            with torch.no_grad():
+                self.net.project.weight *= math.sqrt(n_in / layout.n_features)
         self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT), low_noise, anchor != 0)
         self.warp.anchor.fill_(anchor or 0.0)
         self.anchored_by_data = anchor is None
@@ -158,9 +179,10 @@ class CDTD(nn.Module):
                 self.warp.anchor.fill_(1 - float(table.observed.mean()) ** 2)
             for j, p in enumerate(frequencies):
                 self.entropy[j] = max(float(-(p * np.log(p)).sum()), ENTROPY_FLOOR)
-            if frequencies:
-                log_p = torch.from_numpy(np.log(np.concatenate(frequencies)))
-                self.net.head.bias[self.n_num :] = log_p.to(self.net.head.bias)
+            log_p = torch.from_numpy(np.log(np.concatenate([*frequencies, []])))
+            self.net.head.bias[self.n_num :] = log_p.to(self.net.head.bias)
+            if self.known is not None:
+                self.known.init_from_data(table, log_p)
 
     # -- the forward process and the network ------------------------------------
 
@@ -176,6 +198,12 @@ class CDTD(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return denoised numbers D [B, d_num] and class logits [B, S]."""
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
+        if self.known is not None:
+            points = self._points()
+            evidence = self.known.evidence(x_cat, points, s_cat)
+            out = self.net(self.known.inputs(x_num, evidence, points, s_num), time)
+            denoised = self.known.denoised(x_num, out[:, : self.n_num], s_num)
+            return denoised, out[:, self.n_num :] + evidence
         scaled = [
             edm.scaled_input(x_num, s_num),
             edm.scaled_input(x_cat.flatten(1), s_cat),

@@ -20,6 +20,7 @@ ORDER = [
     ["table"],
     ["missing"],
     ["augmentation"],
+    ["autoconfig"],
     ["config"],
     ["presets"],
     ["device"],

@@ -177,8 +177,9 @@ def fit(
         typer.Option(help="save the training here and go on from here if killed"),
     ] = None,
     ensemble: Annotated[
-        int, typer.Option(help="models to train; rows come from each in turn")
-    ] = 1,
+        int | None,
+        typer.Option(help="models to train; rows come from each in turn"),
+    ] = None,
     rules: Annotated[
         list[str] | None,
         typer.Option("--rule", help="what every row keeps, e.g. --rule 'start <= end'"),
@@ -208,7 +209,7 @@ def fit(
         options=options,
         seed=seed,
         device=device,
-        ensemble=ensemble,
+        ensemble="auto" if ensemble is None else ensemble,
     )
     with noting(as_json) as notes, reporting(as_json) as progress:
         model.fit(data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))
@@ -221,6 +222,7 @@ def fit(
     facts = {
         "model": str(out),
         "preset": model.preset_,
+        "chosen": model.training_["chosen"],
         "augmenter": model.augmenter_,
         "steps": int(model.history_["step"].iloc[-1]),
         "best_step": model.training_["best_step"],
@@ -236,6 +238,8 @@ def fit(
         return
     watched = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
     restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
+    if facts["chosen"]:
+        typer.echo(f"chosen for {facts['chosen']}")
     typer.echo(
         f"{out}: preset {facts['preset']}, holes filled by {facts['augmenter']}, "
         f"{facts['steps']:,} steps, "

@@ -16,6 +16,7 @@ import torch
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.augmentation.draws import Completions, Draws, complete
+from augmask.autoconfig import Choice, Size, choose
 from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
 from augmask.diffusion import build_members, check_sampler, keywords_of
@@ -78,6 +79,7 @@ class Ready:
     settings: Settings
     preset: str
     augmenter: str | Augmenter
+    choice: Choice
     trainers: tuple[Trainer, ...]
     max_minutes: float | None
     seconds: float | None
@@ -118,6 +120,26 @@ def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     return name, settings
 
 
+def _choice(model: Any, table: Table, device: torch.device) -> Choice:
+    """Return what the size of the table changes, if the model leaves it to us."""
+    if model.preset != "auto":
+        return Choice()
+    name = model.backbone if isinstance(model.backbone, str) else None
+    choice = choose(Size.of(table, device.type, name), model.options or ())
+    if choice.told:
+        log.info("auto: %s", choice.told)
+    for text in choice.warnings:
+        warnings.warn(text, AugMaskWarning, stacklevel=4)
+    return choice
+
+
+def _members(asked: Any, choice: Choice, alone: bool) -> int:
+    """Return how many models are trained; `alone` if only one may be."""
+    if asked == "auto":
+        return 1 if alone else choice.ensemble or 1
+    return whole_number("ensemble", asked, 1)
+
+
 def _rules(
     asked: Any, frame: pd.DataFrame, codec: Codec, table: Table
 ) -> tuple[Rule, ...]:
@@ -137,6 +159,7 @@ def make_ready(
     max_minutes: float | None,
     progress: Progress,
     rules: Any = None,
+    alone: bool = False,
 ) -> Ready:
     """Read, encode and fill the table, and build what is to be trained.
 
@@ -146,6 +169,8 @@ def make_ready(
         Its parameters are read; it is not changed.
     data, schema, max_minutes, progress, rules
         As in `AugMask.fit`.
+    alone : bool
+        Whether only one member may be trained unless more are asked for.
     """
     began = time.monotonic()
     seed = whole_number("seed", model.seed, 0)
@@ -156,15 +181,15 @@ def make_ready(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
             + did_you_mean(str(model.supervise), SUPERVISE)
         )
-    members = whole_number("ensemble", model.ensemble, 1)
-    if members > 1 and parallel.launched():
+    if _members(model.ensemble, Choice(), alone) > 1 and parallel.launched():
         raise UsageError(
             "the members of an ensemble share one device; start without torchrun"
         )
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
-    fills = AUGMENTER if model.augmenter == "auto" else model.augmenter
-    augmenter = resolve_augmenter(fills, also=("auto",))
+    if model.augmenter != "auto":
+        # a slip is told before the table is read
+        resolve_augmenter(model.augmenter, also=("auto",))
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)
@@ -173,6 +198,13 @@ def make_ready(
     spread = seed if settings.ties == "spread" else None
     codec = Codec.fit(frame, found, spread)
     table = _learnable(codec.encode(frame, spread))
+    choice = _choice(model, table, device)
+    settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    members = _members(model.ensemble, choice, alone or parallel.launched())
+    fills = model.augmenter
+    if fills == "auto":
+        fills = choice.augmenter or AUGMENTER
+    augmenter = resolve_augmenter(fills)
     kept_rules = _rules(rules, frame, codec, table)
     if parallel.size() > 1:
         parallel.check_same(
@@ -236,6 +268,7 @@ def make_ready(
         settings,
         preset,
         fills,
+        choice,
         trainers,
         max_minutes,
         seconds,

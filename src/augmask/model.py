@@ -62,9 +62,10 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The same seed gives the same model on the same CPU.
     device : str
         `auto`, `cpu`, `cuda` or `mps`.
-    ensemble : int
+    ensemble : int or "auto"
         How many models to train from different starts; rows come from each in turn. On
-        a GPU they train as one.
+        a GPU they train as one. `auto` is 1, but several with preset `auto` where the
+        table is small and `options` do not set the steps.
 
     Attributes
     ----------
@@ -74,6 +75,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The settings that were used.
     augmenter_ : str or Augmenter
         The rule that was used.
+    ensemble_ : int
+        How many models were trained.
+    training_ : dict
+        What happened: the step that was kept, restarts, seconds, why it stopped, and
+        `chosen`, what preset `auto` changed for the size of the table and why.
     history_ : DataFrame
         Loss, held-out loss, learning rate and time along the training, and what the
         backbone tells of its learned noise schedule.
@@ -104,7 +110,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         device: str = "auto",
-        ensemble: int = 1,
+        ensemble: int | Literal["auto"] = "auto",
     ) -> None:
         self.backbone = backbone
         self.augmenter = augmenter
@@ -154,12 +160,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             report = progress if parallel.leads() else silent
             if checkpoint is not None:
                 check_writable(checkpoint)
-                if self.ensemble != 1:
+                if self.ensemble not in (1, "auto"):
                     raise UsageError(
                         "a checkpoint holds one model, got "
                         f"ensemble={self.ensemble!r}; leave one of them out"
                     )
-            ready = make_ready(self, data, schema, max_minutes, report, rules)
+            alone = checkpoint is not None
+            ready = make_ready(self, data, schema, max_minutes, report, rules, alone)
             saved = self._checkpoint(checkpoint, ready)
             if len(ready.trainers) == 1:
                 runs = [train(ready.trainer, ready.seconds, report, saved)]
@@ -180,6 +187,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         # what is set from now on is for the next fit
         self._given = self.get_params(deep=False)
         self._set_runs(runs)
+        self.ensemble_ = len(runs)
+        self.training_["members"] = len(runs)
+        self.training_["chosen"] = ready.choice.told
         self._set_wishes(ready.holes, ready.rules)
 
     def sample(
@@ -396,6 +406,7 @@ def load(
         raise ArtifactError(f"{path} does not hold together: {error}") from error
     model._set_fitted(stored)
     model._given = model.get_params(deep=False)
+    model.ensemble_ = int(stored.training["members"])
     model.history_ = stored.history
     model.training_ = stored.training
     model._set_wishes(stored.holes, stored.rules)

@@ -82,7 +82,7 @@ def _plain_parameters(model: Stored) -> dict[str, Any]:
     """Return the parameters that a model was fitted with, as JSON has them."""
     given = model.parameters
     values = {**vars(model.settings), **model.settings.network}
-    asked = given["options"]
+    asked, asked_members = given["options"], given["ensemble"]
     return {
         "backbone": _name(given["backbone"]),
         "augmenter": _name(given["augmenter"]),
@@ -91,7 +91,7 @@ def _plain_parameters(model: Stored) -> dict[str, Any]:
         # from the settings, which hold them as plain values
         "options": None if asked is None else {name: values[name] for name in asked},
         "seed": int(given["seed"]),
-        "ensemble": int(given["ensemble"]),
+        "ensemble": asked_members if asked_members == "auto" else int(asked_members),
     }
 
 
@@ -216,7 +216,7 @@ def restore(
         )
         if not _same_features(layout, codec.layout):
             raise ValueError("its columns are not those that its network was made for")
-        members = int(parameters["ensemble"])
+        members = int(manifest["training"]["members"])
         _, built = build_members(chosen, layout, [0] * members, **settings.network)
         _load_weights(built, parts["weights"])
         holes = MissingModel.from_parts(manifest["holes"], parts.get("holes", {}))

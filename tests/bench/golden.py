@@ -8,7 +8,7 @@ Processors round differently, so rows are compared and not hashed: numbers withi
 thousandth of a standard deviation, and one row of twenty may differ (a number that is
 rounded the other way, a draw at the edge between two levels). Fits are a few steps at
 high rates: short enough that rounding does not grow, and every step still counts. With
-torch and BLAS confined to SSE, rows were within 1.2e-4 of those with AVX-512.
+`ATEN_CPU_CAPABILITY=default` (no AVX in torch), all were within about 1e-4.
 
 After a change that is meant, raise the version and remake the files, in both
 environments: `make goldens`, `make goldens-baselines`.

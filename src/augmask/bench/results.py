@@ -163,20 +163,19 @@ def _frame(records: list[Record]) -> pd.DataFrame:
     return frame
 
 
-def _whole(out: Path) -> list[str]:
-    """Return the names of all records in a folder."""
-    name = re.compile(r"[0-9a-f]+")
-    found = (path.stem for path in out.glob("runs/*.json"))
-    return sorted(stem for stem in found if name.fullmatch(stem))
-
-
 def stale(out: Path, runs: Iterable[Run]) -> list[str]:
     """Return the names of records that are of no run of a plan.
 
     Their settings, versions or tables are others than the plan now asks for, so they
-    are never shown. They stay: a plan may come back to them.
+    are never shown. They stay: a plan may come back to them. Half-written files of a
+    killed run are passed over.
     """
-    return sorted(set(_whole(out)) - {run.name for run in runs})
+    name = re.compile(r"[0-9a-f]+")
+    found = {path.stem for path in out.glob("runs/*.json")}
+    others = found - {run.name for run in runs}
+    return sorted(
+        stem for stem in others if name.fullmatch(stem) and read(out, stem) is not None
+    )
 
 
 def forget(out: Path, patterns: Iterable[str]) -> None:
@@ -186,27 +185,23 @@ def forget(out: Path, patterns: Iterable[str]) -> None:
             path.unlink()
 
 
-def collect(out: str | Path, runs: Iterable[Run] | None = None) -> pd.DataFrame:
+def collect(out: Path, runs: Iterable[Run]) -> pd.DataFrame:
     """Return the table of results, one row a run.
 
     Parameters
     ----------
-    out : path
-        The grid's folder. Half-written files of a killed run are passed over.
-    runs : iterable of Run, optional
+    out : Path
+        The grid's folder.
+    runs : iterable of Run
         Those of a plan: only they are collected, in the plan's order and under the
-        plan's names. All files by default.
+        plan's names. Records of other names are not those of the plan any more.
     """
-    out = Path(out)
-    if runs is not None:
-        records = [
-            {**record, **facts_of(run)}
-            for run in runs
-            if (record := read(out, run.name)) is not None
-        ]
-        return _frame(records)
-    found = (read(out, name) for name in _whole(out))
-    return _frame([record for record in found if record is not None])
+    records = [
+        {**record, **facts_of(run)}
+        for run in runs
+        if (record := read(out, run.name)) is not None
+    ]
+    return _frame(records)
 
 
 def save_table(out: Path, frame: pd.DataFrame) -> Path:

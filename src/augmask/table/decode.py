@@ -1,7 +1,7 @@
 """Scaled numbers and codes become the cells of one output column.
 
 Whatever a sampler produces, the result keeps the column's promises: its dtype, the
-observed range, whole numbers, decimals, known levels, its time zone.
+observed range, whole numbers, decimals, its lattice, known levels, its time zone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pandas as pd
 
 from augmask.table.cells import AnyArray
 from augmask.table.identifiers import fresh_values
+from augmask.table.lattice import on_lattice
 from augmask.table.recover import NUMPY_UNITS
 from augmask.table.schema import Column
 
@@ -45,6 +46,11 @@ def _holed(values: AnyArray, gate: Mask, column: Column) -> AnyArray:
 def number_values(column: Column, x: AnyArray) -> AnyArray:
     """Turn numbers relative to the origin into values of the column."""
     low, high = column.low, column.high
+    if column.lattice is not None and low is not None and high is not None:
+        at = on_lattice(np.asarray(x + origin(column)), column.lattice, low, high)
+        if column.kind == "float":
+            return at if column.decimals is None else at.round(column.decimals)
+        return np.rint(at).astype(np.int64)
     if column.kind == "float":
         values = np.clip(x, low, high)
         return values if column.decimals is None else values.round(column.decimals)

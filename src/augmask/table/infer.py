@@ -14,6 +14,7 @@ from augmask.errors import SchemaError, did_you_mean
 from augmask.table.cells import Cells, read_cells
 from augmask.table.frames import read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
+from augmask.table.lattice import lattice_text, learn_lattice
 from augmask.table.overrides import check_settings, read_overrides
 from augmask.table.recover import (
     MAX_LEVELS,
@@ -304,11 +305,19 @@ def _column(
         fields |= _datetime_fields(cells)
     else:
         fields |= {"low": cells.seen.min().item(), "high": cells.seen.max().item()}
+        decimals: int | None = 0
+        found: int | None = 0
         if kind == "float":
             found = decimals_of(cells.seen, cells.dtype)
-            fields["decimals"] = settings.get("decimals", found)
-            if fields["decimals"] is not None and not reason.startswith("declared"):
-                reason += f", decimals: {fields['decimals']}"
+            decimals = settings.get("decimals", found)
+            fields["decimals"] = decimals
+            if decimals is not None and not reason.startswith("declared"):
+                reason += f", decimals: {decimals}"
+        # who declares other decimals than those found wants no lattice either
+        if decimals == found:
+            fields["lattice"] = learn_lattice(cells.seen, found)
+            if fields["lattice"] is not None:
+                reason += f", {lattice_text(fields['lattice'])}"
     column = Column(kind=kind, reason=reason, dtype=dtype, **fields)
     if column.gated:
         fields["dtype"] = _holed_dtype(cells, dtype)

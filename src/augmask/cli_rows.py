@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -112,10 +112,13 @@ def impute(
             frame, draws=draws, seed=seed, progress=progress
         )
         rows = write_frames([found if draws == 1 else found.long()], out)
+    first: Any = found if draws == 1 else found[0]
+    # what is not applicable stays as it is
+    filled = frame.isna().to_numpy() & first.notna().to_numpy()
     facts = {
         "rows": rows,
         "file": str(out),
-        "holes": int(frame.isna().to_numpy().sum()),
+        "holes": int(filled.sum()),
         "draws": draws,
         "seconds": round(time.monotonic() - began, 1),
         "notes": notes,

@@ -16,6 +16,7 @@ import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
 from augmask.notebook import html_table
+from augmask.table.absence_facts import check_absence
 from augmask.table.identifiers import check_form
 from augmask.table.lattice import check_lattice
 from augmask.table.notes import listed, schema_notes
@@ -63,6 +64,8 @@ class Column:
         Values that look like such codes and were not declared.
     missing : float
         Share of holes.
+    absent : mapping or None
+        Where other columns say that this one is missing (see `absence_facts`).
     levels : tuple
         Learned levels, in code order (category, boolean).
     categories : tuple
@@ -93,6 +96,7 @@ class Column:
     holes: tuple[Level, ...] = ()
     suspects: tuple[Level, ...] = ()
     missing: float = 0.0
+    absent: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
@@ -261,6 +265,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "holes": _are_levels,
     "suspects": _are_levels,
     "missing": lambda v: _is_number(v) and 0 <= v <= 1,
+    "absent": lambda v: v is None or (isinstance(v, Mapping) and check_absence(v)),
     "levels": _are_different,
     "categories": _are_different,
     "ordered": lambda v: isinstance(v, bool),
@@ -370,4 +375,16 @@ class Schema:
         columns = tuple(Column.from_dict(column) for column in stored)
         if len({column.name for column in columns}) < len(columns):
             raise SchemaError("a stored schema must not name a column twice")
+        levelled = {c.name for c in columns if c.kind in CATEGORICAL}
+        for column in columns:
+            told = column.absent
+            if (
+                told is not None
+                and told["plain"]
+                and told["where"][0][0] not in levelled
+            ):
+                raise SchemaError(
+                    f"stored column {column.name!r} is missing by a column without "
+                    f"levels, {told['where'][0][0]!r}"
+                )
         return cls(columns)

@@ -351,6 +351,8 @@ def with_absences(
             if keep and gate_name(column) not in schema.names:
                 column = replace(column, hole="level")
             stored = absence.to_dict()
+            if column.name in declared:
+                stored["declared"] = True
             if absence.plain and column.kind == "category":
                 codes, seen = cell_values(frame, column, None)
                 often = np.bincount(codes[seen], minlength=1)

@@ -134,7 +134,7 @@ def check_absence(stored: Mapping[str, Any]) -> bool:
     False
     """
     needed = {"where", "join", "rows", "inside", "outside", "plain"}
-    if not needed <= stored.keys() <= needed | {"counts"}:
+    if not needed <= stored.keys() <= needed | {"counts", "declared"}:
         return False
     where, counts = stored["where"], stored.get("counts", [1])
     return (
@@ -142,6 +142,7 @@ def check_absence(stored: Mapping[str, Any]) -> bool:
         and len(where) in (1, 2)
         and all(map(_is_condition, where))
         and not (stored["plain"] and where[0][1] not in ("in", "not in"))
+        and all(isinstance(stored.get(k, True), bool) for k in ("plain", "declared"))
         and stored["join"] in ("and", "or")
         and type(stored["rows"]) is int
         and all(0 <= stored[key] <= 1 for key in ("inside", "outside"))

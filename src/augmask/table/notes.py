@@ -27,6 +27,8 @@ def _named(columns: list[Column]) -> str:
 def absence_findings(columns: Iterable[Column]) -> list[dict[str, Any]]:
     """Return the columns whose missing cells other columns determine.
 
+    Columns of which the user has declared what a hole is are left out.
+
     Returns
     -------
     list of dict
@@ -36,8 +38,8 @@ def absence_findings(columns: Iterable[Column]) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[str, bool], list[Column]] = {}
     for column in columns:
-        # who declared the opposite of what is done by itself has decided
-        if column.absent is not None and column.absent["plain"] == column.gated:
+        # who declared what a hole is has decided
+        if column.absent is not None and "declared" not in column.absent:
             key = absence_text(column.absent), column.gated
             groups.setdefault(key, []).append(column)
     found = []

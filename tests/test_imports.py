@@ -109,8 +109,3 @@ def test_the_network_is_used_where_the_readme_says_so():
     (said,) = [sentence for sentence in sentences if "no network" in sentence]
     assert "augmask bench" in said
     assert "UCI" in said
-
-
-def test_no_file_holds_more_than_one_idea():
-    long = {p.name: n for p in files() if (n := len(p.read_text().splitlines())) > 420}
-    assert not long

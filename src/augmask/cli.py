@@ -119,6 +119,7 @@ def inspect(
     from augmask.missing.describe import describe
     from augmask.table.frames import read_frame
     from augmask.table.infer import hole_mask, infer_schema
+    from augmask.table.notes import absence_findings
 
     if save_schema is not None:
         check_writable(named(save_schema, "--save-schema", ".toml"))
@@ -132,13 +133,16 @@ def inspect(
             {
                 "columns": [column.to_dict() for column in found],
                 "missing": facts.to_dict(),
+                "not_applicable": absence_findings(found),
                 "notes": found.notes(),
             }
         )
         return
     typer.echo(f"{data}: {len(frame):,} rows, {len(found)} columns")
+    kept = sum(column.missing for column in found if column.gated) / max(len(found), 1)
+    apart = f" ({kept:.1%} not applicable and kept)" if kept else ""
     typer.echo(
-        f"holes: {facts.rate:.1%} of all cells, "
+        f"holes: {facts.rate:.1%} of all cells{apart}, "
         f"{facts.complete_rows:,} complete rows, {facts.n_patterns:,} patterns\n"
     )
     typer.echo(str(found))

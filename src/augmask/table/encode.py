@@ -19,7 +19,12 @@ from augmask.errors import DataError, SchemaError
 from augmask.rng import stream
 from augmask.table.carrier import Layout, Table
 from augmask.table.cells import Cells, read_cells
-from augmask.table.decode import aside_series, learned_series, origin
+from augmask.table.decode import (
+    aside_series,
+    kept_absent,
+    learned_series,
+    origin,
+)
 from augmask.table.recover import instants, to_boolean, to_datetime, to_float
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import NUMERIC, Column, Schema
@@ -61,7 +66,7 @@ def _refuse(column: Column, cells: Cells) -> DataError:
     )
 
 
-def _numbers(cells: Cells, column: Column) -> npt.NDArray[np.float64]:
+def numbers_of(cells: Cells, column: Column) -> npt.NDArray[np.float64]:
     """Return a numeric column's values relative to its origin."""
     if cells.form == "empty":
         return np.zeros(len(cells.values))
@@ -78,7 +83,7 @@ def _numbers(cells: Cells, column: Column) -> npt.NDArray[np.float64]:
     return numbers.values - origin(column)
 
 
-def _codes(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
+def codes_of(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
     """Return level codes, -1 for a value that is no level."""
     if cells.form == "empty":
         return np.full(len(cells.values), -1, np.int32)
@@ -148,7 +153,7 @@ class Codec:
                         f"column {column.name!r} has no value to learn from; infer its "
                         "schema from this frame"
                     )
-                seen = _numbers(cells, column)[cells.observed]
+                seen = numbers_of(cells, column)[cells.observed]
                 ties = _ties(spread, column)
                 scalers[column.name] = QuantileNormal.fit(seen, ties)
         return cls(schema, scalers)
@@ -179,10 +184,10 @@ class Codec:
             seen = cells.observed
             if column.kind in NUMERIC:
                 scaler, ties = self._scalers[column.name], _ties(spread, column)
-                z = scaler.transform(_numbers(cells, column), ties)
+                z = scaler.transform(numbers_of(cells, column), ties)
                 num[:, at] = np.where(seen, z, 0.0)
             else:
-                codes = _codes(cells, column)
+                codes = codes_of(cells, column)
                 seen = seen & (codes >= 0)
                 if column.gated and column.kind == "category":
                     codes = np.where(cells.observed, codes, column.card - 1)
@@ -232,6 +237,7 @@ class Codec:
         seed = int(rng.integers(2**63))
         num_at = {name: i for i, name in enumerate(layout.num_names)}
         cat_at = {name: i for i, name in enumerate(layout.cat_names)}
+        cat = self._absences_kept(cat, cat_at, seed)
         columns = []
         for column in self.schema:
             if not column.learned:
@@ -251,6 +257,28 @@ class Codec:
         frame = pd.DataFrame(index=range(n)) if frame is None else frame
         frame.columns = pd.Index([column.label for column in self.schema])
         return frame
+
+    def _absences_kept(
+        self, cat: npt.NDArray[Any], cat_at: Mapping[str, int], seed: int
+    ) -> npt.NDArray[Any]:
+        """Return codes in which cells are missing where another column says so."""
+        told = [c for c in self.schema if c.gated and c.absent and c.absent["plain"]]
+        if not told:
+            return cat
+        cat = cat.copy()
+        # what tells is missing less often than what is told
+        for column in sorted(told, key=lambda one: one.missing):
+            assert column.absent is not None
+            about = self.schema[column.absent["where"][0][0]]
+            own = column.name if column.kind == "category" else gate_name(column)
+            cat[:, cat_at[own]] = kept_absent(
+                column,
+                about,
+                cat[:, cat_at[about.name]],
+                cat[:, cat_at[own]],
+                stream(seed, column.name, "absent"),
+            )
+        return cat
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything fitted as plain arrays, for a model file."""

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
+from augmask.table.absence import with_absences
 from augmask.table.cells import Cells, read_cells
 from augmask.table.frames import read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
+from augmask.table.lattice import lattice_text, learn_lattice
 from augmask.table.overrides import check_settings, read_overrides
 from augmask.table.recover import (
     MAX_LEVELS,
@@ -304,11 +306,19 @@ def _column(
         fields |= _datetime_fields(cells)
     else:
         fields |= {"low": cells.seen.min().item(), "high": cells.seen.max().item()}
+        decimals: int | None = 0
+        found: int | None = 0
         if kind == "float":
             found = decimals_of(cells.seen, cells.dtype)
-            fields["decimals"] = settings.get("decimals", found)
-            if fields["decimals"] is not None and not reason.startswith("declared"):
-                reason += f", decimals: {fields['decimals']}"
+            decimals = settings.get("decimals", found)
+            fields["decimals"] = decimals
+            if decimals is not None and not reason.startswith("declared"):
+                reason += f", decimals: {decimals}"
+        # who declares other decimals than those found wants no lattice either
+        if decimals == found:
+            fields["lattice"] = learn_lattice(cells.seen, found)
+            if fields["lattice"] is not None:
+                reason += f", {lattice_text(fields['lattice'])}"
     column = Column(kind=kind, reason=reason, dtype=dtype, **fields)
     if column.gated:
         fields["dtype"] = _holed_dtype(cells, dtype)
@@ -355,7 +365,9 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
     Returns
     -------
     Schema
-        One `Column` per column, with the reason in plain words.
+        One `Column` per column, with the reason in plain words. Where a column is
+        missing in exactly the rows where another has certain levels, its holes are
+        kept as a level, unless `overrides` says otherwise.
 
     Examples
     --------
@@ -386,9 +398,23 @@ mean 'smokes'?
                 + did_you_mean(str(key), names)
             )
         settings[str(key)] = check_settings(str(key), value)
-    return Schema(
+    guessed = Schema(
         tuple(
             infer_column(frame[label], label, settings.get(str(label), {}))
             for label in frame.columns
         )
     )
+    declared = [name for name, chosen in settings.items() if "hole" in chosen]
+    schema = with_absences(frame, guessed, declared)
+    if schema is guessed:
+        return guessed
+    columns = []
+    for column, before in zip(schema, guessed, strict=True):
+        if column.gated and not before.gated:
+            # kept as a level, the column may be of another kind or dtype
+            own = settings.get(column.name, {}) | {"hole": "level"}
+            label = column.label
+            kept = infer_column(frame[label], label, own)
+            column = replace(kept, absent=column.absent)
+        columns.append(column)
+    return Schema(tuple(columns))

@@ -34,15 +34,15 @@ MAX_DECIMALS = 6
 SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals")
 
 
-def _scalar(value: object) -> str:
-    """Write one TOML value."""
+def toml_value(value: object) -> str:
+    """Return a plain value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         # JSON's escapes are TOML's, save that TOML also wants DEL escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_scalar(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     return repr(value)
 
 
@@ -127,9 +127,9 @@ def write_overrides(
         "# holes: codes that stand for a hole in this column",
     ]
     for name, (reason, settings) in columns.items():
-        lines += ["", f"[columns.{_scalar(name)}]"]
+        lines += ["", f"[columns.{toml_value(name)}]"]
         lines += ["# " + " ".join(reason.split())] if reason else []
-        lines += [f"{key} = {_scalar(value)}" for key, value in settings.items()]
+        lines += [f"{key} = {toml_value(value)}" for key, value in settings.items()]
     with written_whole(Path(path).expanduser()) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

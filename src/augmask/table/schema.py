@@ -16,7 +16,10 @@ import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
 from augmask.notebook import html_table
+from augmask.table.absence_facts import check_absence
 from augmask.table.identifiers import check_form
+from augmask.table.lattice import check_lattice
+from augmask.table.notes import listed, schema_notes
 from augmask.table.overrides import (
     HOLES,
     KINDS,
@@ -35,11 +38,6 @@ UNITS = ("D", "h", "min", "s", "ms", "us", "ns")
 NUMERIC = ("integer", "float", "datetime")
 CATEGORICAL = ("category", "boolean")
 LEARNED = (*NUMERIC, *CATEGORICAL)
-
-
-def _listed(values: tuple[Any, ...], most: int = 5) -> str:
-    shown = ", ".join(repr(value) for value in values[:most])
-    return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,8 @@ class Column:
         Values that look like such codes and were not declared.
     missing : float
         Share of holes.
+    absent : mapping or None
+        Where other columns say that this one is missing (see `absence_facts`).
     levels : tuple
         Learned levels, in code order (category, boolean).
     categories : tuple
@@ -76,6 +76,8 @@ class Column:
         Rare levels that share one code.
     decimals : int or None
         Decimals of a float column, None at full precision.
+    lattice : mapping or None
+        What nearly all numbers share, such as a step (see `lattice`).
     low, high : int, float or None
         The observed range; whole `unit`s since 1970 for a datetime.
     unit, tz : str or None
@@ -94,11 +96,13 @@ class Column:
     holes: tuple[Level, ...] = ()
     suspects: tuple[Level, ...] = ()
     missing: float = 0.0
+    absent: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
     folded: tuple[tuple[Level, int], ...] = ()
     decimals: int | None = None
+    lattice: Mapping[str, Any] | None = None
     low: int | float | None = None
     high: int | float | None = None
     unit: str | None = None
@@ -261,11 +265,13 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "holes": _are_levels,
     "suspects": _are_levels,
     "missing": lambda v: _is_number(v) and 0 <= v <= 1,
+    "absent": lambda v: v is None or (isinstance(v, Mapping) and check_absence(v)),
     "levels": _are_different,
     "categories": _are_different,
     "ordered": lambda v: isinstance(v, bool),
     "folded": _are_counts,
     "decimals": lambda v: v is None or (type(v) is int and 0 <= v <= MAX_DECIMALS),
+    "lattice": lambda v: v is None or (isinstance(v, Mapping) and check_lattice(v)),
     "low": lambda v: v is None or _is_number(v),
     "high": lambda v: v is None or _is_number(v),
     "unit": lambda v: v is None or v in UNITS,
@@ -273,50 +279,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "value": lambda v: v is None or _is_level(v),
     "form": lambda v: v is None or (isinstance(v, Mapping) and check_form(v)),
 }
-
-
-def _named(columns: list[Column]) -> str:
-    """Return the subject of a sentence about some columns."""
-    names = ", ".join(repr(column.name) for column in columns)
-    return f"column {names}" if len(columns) == 1 else f"columns {names}"
-
-
-def _notes(columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield what a user should know before training."""
-    keys = [column for column in columns if column.kind == "identifier"]
-    if keys:
-        why = "; ".join(f"{column.name!r}: {column.reason}" for column in keys)
-        kind = "category" if (keys[0].form or {}).get("make") != "number" else "integer"
-        yield (
-            f"not learned, because taken for identifiers: {why}; fresh placeholder "
-            "values are made instead; to learn one, set its kind in the schema, e.g. "
-            f"{{{keys[0].name!r}: {kind!r}}}"
-        )
-    for column in columns:
-        if column.folded:
-            rare = tuple(level for level, _ in column.folded)
-            cells = sum(count for _, count in column.folded)
-            yield (
-                f"column {column.name!r} has {len(rare) + len(column.levels)} levels: "
-                f"the {len(rare)} rarest ({cells} cells) are learned as one and drawn "
-                f"by their frequency: {_listed(rare)}"
-            )
-    suspected: dict[tuple[Level, ...], list[Column]] = {}
-    for column in columns:
-        if column.suspects:
-            suspected.setdefault(column.suspects, []).append(column)
-    for codes, found in suspected.items():
-        yield (
-            f"{_listed(codes)} may stand for a hole in {_named(found)}; if so, declare "
-            f"it in the schema, e.g. {{{found[0].name!r}: "
-            f"{{'holes': {list(codes)!r}}}}}"
-        )
-    constant = [column for column in columns if column.kind == "constant"]
-    if constant:
-        yield f"set aside and pasted back, because constant: {_named(constant)}"
-    empty = [column for column in columns if column.kind == "all-missing"]
-    if empty:
-        yield f"returned empty, because nothing was observed: {_named(empty)}"
 
 
 @dataclass(frozen=True)
@@ -367,7 +329,7 @@ class Schema:
         for column in self.columns:
             text = column.reason
             if column.suspects:
-                text += f"; may stand for a hole: {_listed(column.suspects)}"
+                text += f"; may stand for a hole: {listed(column.suspects)}"
             kept = " (kept)" if column.gated else ""
             share = f"{column.missing:.1%}{kept}" if column.missing else "-"
             rows.append((column.name, column.kind, share, column.dtype, text))
@@ -390,7 +352,7 @@ class Schema:
 
     def notes(self) -> list[str]:
         """Return what a user should know before training, one sentence each."""
-        return list(_notes(self.columns))
+        return list(schema_notes(self.columns))
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the editable settings of every column."""
@@ -413,4 +375,16 @@ class Schema:
         columns = tuple(Column.from_dict(column) for column in stored)
         if len({column.name for column in columns}) < len(columns):
             raise SchemaError("a stored schema must not name a column twice")
+        levelled = {c.name for c in columns if c.kind in CATEGORICAL}
+        for column in columns:
+            told = column.absent
+            if (
+                told is not None
+                and told["plain"]
+                and told["where"][0][0] not in levelled
+            ):
+                raise SchemaError(
+                    f"stored column {column.name!r} is missing by a column without "
+                    f"levels, {told['where'][0][0]!r}"
+                )
         return cls(columns)

@@ -177,6 +177,7 @@ def run(
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         found["seconds"] = round(time.monotonic() - began, 1)
         found["cpu_seconds"] = round(used, 1)
+        found["load"] = round(os.getloadavg()[1], 1)
         if why == "failed":
             why = f"failed: {_last_line(log)}"
     found["why"] = why

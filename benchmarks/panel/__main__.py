@@ -9,12 +9,12 @@
 
 `tables` says what the panel has and what is absent, and how to get it. `prepare` reads,
 splits and stores; `run` lets contenders learn, each in a process of its own with a
-limit, and keeps their rows; `score` holds all of them against the same cells and appends
-what is new to a CSV file; `page` writes the page. All of them go on where they were.
+limit, and keeps their rows; `score` holds all of them against the same cells and
+appends what is new to a CSV file; `page` writes the page. All go on where they were.
 `--methods` takes names, `all`, `rivals` (all but ours) and `ours`.
 
-Tables are looked for in AUGMASK_DATA and AUGMASK_PANEL, environments in the checkout and
-in AUGMASK_ENVIRONMENTS.
+Tables are looked for in AUGMASK_DATA and AUGMASK_PANEL, environments in the checkout
+and in AUGMASK_ENVIRONMENTS.
 """
 
 from __future__ import annotations
@@ -145,9 +145,7 @@ def main() -> None:
         sub.add_argument("--again", action="store_true", help="though it was done")
         if stage is run:
             sub.add_argument("--methods", nargs="*", default=["all"])
-            sub.add_argument(
-                "--tasks", nargs="*", default=["synthesize", "impute"]
-            )
+            sub.add_argument("--tasks", nargs="*", default=["synthesize", "impute"])
             sub.add_argument(
                 *("--set",),
                 nargs="*",

@@ -176,7 +176,6 @@ def prepare(name: str, work: Path, seed: int, again: bool = False) -> str:
     both["holed"].to_csv(folder / "impute-holed.csv", index=False)
     facts = {
         "kinds": kinds.kinds,
-        "target": entry["target"],
         "dropped": dropped,
         "rows": len(train),
         "missing": float(train.isna().to_numpy().mean()),

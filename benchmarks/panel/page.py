@@ -79,7 +79,9 @@ def _grid(
         seen = values.drop([m for m in (REAL, *FLOORS) if m in values]).dropna()
         if column == "c2st":
             seen = np.maximum(seen, 1 - seen)
-        at = "" if seen.empty else (seen.idxmax() if best == "higher" else seen.idxmin())
+        at = (
+            "" if seen.empty else (seen.idxmax() if best == "higher" else seen.idxmin())
+        )
         cells = [_number(values[m], m == at) for m in methods]
         rows.append(f"| {table} | {' | '.join(cells)} |")
     return [*rows, ""]
@@ -139,7 +141,11 @@ def _behind(lines: pd.DataFrame, ours: str) -> list[str]:
     rows += [
         "",
         f"C2ST is no worse than the best rival's on {good} of {len(behind)} tables; "
-        + (f"more than .03 behind on {', '.join(far)}." if far else "never more than .03 behind."),
+        + (
+            f"more than .03 behind on {', '.join(far)}."
+            if far
+            else "never more than .03 behind."
+        ),
     ]
     for rival, part in rivals.dropna(subset=["worst_tenth"]).groupby("method"):
         both = part.set_index("table")["worst_tenth"].to_frame("rival")
@@ -163,7 +169,11 @@ def _imputation(lines: pd.DataFrame, ours: str) -> list[str]:
         for column, sign in (("rmse", -1), ("accuracy", 1)):
             names = [m for m in ("iterative", "miceforest") if m in part.index]
             rivals = part.loc[names, column].dropna()
-            if ours not in part.index or rivals.empty or pd.isna(part.loc[ours, column]):
+            if (
+                ours not in part.index
+                or rivals.empty
+                or pd.isna(part.loc[ours, column])
+            ):
                 continue
             pairs += 1
             ahead = sign * part.loc[ours, column] >= (sign * rivals).max()

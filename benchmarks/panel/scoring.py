@@ -9,8 +9,8 @@ values tell nothing (`augmask.evaluation.alike`). Where a complete truth exists 
 is hidden. MLE: XGBoost learns the target from either table and is tested on real rows
 that nobody saw; the ratio of the scores.
 
-Imputed cells. Observed cells were hidden; the mean of the draws is compared with numbers
-(RMSE over the column's standard deviation), the most frequent draw with levels
+Imputed cells. Observed cells were hidden; the mean of the draws is compared with
+numbers (RMSE over the column's standard deviation), the most frequent draw with levels
 (accuracy), columns counting alike. Of contenders that draw, intervals are scored too.
 """
 
@@ -71,13 +71,16 @@ class Table:
     """
 
     def __init__(self, work: Path, name: str) -> None:
-        self.facts = data.facts(work, name)
-        self.settings = data.panel()["settings"]
+        whole = data.panel()
+        self.facts, self.settings = data.facts(work, name), whole["settings"]
+        self.target = whole["tables"][name]["target"]
         self.folder = work / "tables" / name
         train = pd.read_parquet(self.folder / "train.parquet")
         kinds = self.facts["kinds"]
         # A column may have all its values in the test rows.
-        self.kinds = data.Kinds({n: k for n, k in kinds.items() if train[n].notna().any()})
+        self.kinds = data.Kinds(
+            {n: k for n, k in kinds.items() if train[n].notna().any()}
+        )
         self.train = data.plain(train, self.kinds)
         self.test = self.read("test.parquet")
         truth = self.folder / "truth.parquet"
@@ -142,7 +145,7 @@ def _skill(
 
 def mle(table: Table, rows: pd.DataFrame, seed: int) -> float:
     """Return how much of a model's skill synthetic rows keep."""
-    target = table.facts["target"]
+    target = table.target
     place = [*table.columns[0], *table.columns[1]].index(target)
     most = table.settings["score_rows"]
     classes = 0
@@ -182,7 +185,9 @@ def compared(table: Table, masked: pd.DataFrame, seed: int) -> dict[str, float]:
     told = []
     for i in range(REPEATS if len(cut[0]) < FEW_ROWS else 1):
         pair = missing_alike(*(f.reset_index(drop=True) for f in cut), _rng("alike", i))
-        found_in = detection(*pair, numeric, categorical, seed=seed + i, holes="feature")
+        found_in = detection(
+            *pair, numeric, categorical, seed=seed + i, holes="feature"
+        )
         told.append(found_in.value)
     return {
         "shape": found.shape,
@@ -240,7 +245,9 @@ def imputed(table: Table, draws: list[pd.DataFrame]) -> dict[str, float]:
         "rmse": float(np.mean(rmse)) if rmse else np.nan,
         "accuracy": float(np.mean(right)) if right else np.nan,
     }
-    complete = all(not f[hidden].isna().where(hidden, False).any(axis=None) for f in frames)
+    complete = all(
+        not f[hidden].isna().where(hidden, False).any(axis=None) for f in frames
+    )
     if len(frames) > 1 and complete:
         filled = [f.where(hidden, true) for f in frames]
         found |= _intervals(true, hidden, filled, kinds)

@@ -11,9 +11,9 @@ if __name__ == "__main__":
     rng = np.random.default_rng(task.seed)
     frame = task.frame()
     drawn = {
-        name: frame[name].dropna().to_numpy()[
-            rng.integers(frame[name].notna().sum(), size=task.rows)
-        ]
+        name: frame[name]
+        .dropna()
+        .to_numpy()[rng.integers(frame[name].notna().sum(), size=task.rows)]
         for name in frame
     }
     task.write([pd.DataFrame(drawn)])

@@ -8,9 +8,10 @@ from pathlib import Path
 from job import job
 
 import augmask as am
+from augmask.errors import AugMaskWarning
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", am.errors.AugMaskWarning)
+    warnings.simplefilter("ignore", AugMaskWarning)
     task = job()
     frame = task.frame()
     model = am.AugMask(seed=task.seed, device="cpu", **task.options)

@@ -141,9 +141,7 @@ def add_worst(
 ) -> None:
     """Add the mean of the lowest tenth of pairs."""
     tenths = {role: worst_tenth(t, pairs["value"]) for role, t in pairs.items()}
-    noise = noise_of_means(
-        key, tenths["reference"], tables.numeric, tables.categorical
-    )
+    noise = noise_of_means(key, tenths["reference"], tables.numeric, tables.categorical)
     found.add(key, tenths, noise=noise)
 
 

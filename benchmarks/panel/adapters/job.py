@@ -63,7 +63,7 @@ class Job:
                     values = made[name].astype(object)
                     made[name] = [None if pd.isna(v) else str(v) for v in values]
             made.reset_index(drop=True).to_parquet(Path(self.out) / f"{i}.parquet")
-        (Path(self.out) / "said.json").write_text(json.dumps(said))
+        (Path(self.out) / "said.json").write_text(json.dumps(said, default=str))
 
 
 def job() -> Job:

@@ -16,10 +16,7 @@ if __name__ == "__main__":
     frame = task.frame()
     model = am.AugMask(seed=task.seed, device="cpu", **task.options)
     model.fit(Path(task.table).with_suffix(".csv"))
-    said = {
-        "preset": model.preset_ if hasattr(model, "preset_") else "",
-        "notes": [str(note) for note in getattr(model, "notes_", ())],
-    }
+    said = {"preset": model.preset_, "training": model.training_}
     if task.task == "synthesize":
         task.write([model.sample(task.rows, seed=task.seed)], **said)
     else:

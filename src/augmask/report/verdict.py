@@ -46,7 +46,7 @@ RULES = (
 CARDS = (
     ("shape", "shape_remasked"),
     ("trend", "trend_remasked"),
-    ("alpha_precision", "c2st_auc"),
+    ("alpha_precision",),
     ("beta_recall", "dcr_share_observed", "rate_gap"),
     ("mle", "dcr_share", "dcr_share_observed", "held_out_coverage_80"),
     ("c2st_auc",),

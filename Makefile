@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # where the baselines' packages are, if they are anywhere
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small test-baselines goldens goldens-baselines
+.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -139,5 +139,23 @@ bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, a
 	$(FRONT) table
 	$(FRONT) plot
 
+# Rivals of the panel, each with exactly the packages that it ran with: what they declare
+# beyond these is not used here.
+.venv-rivals-%/.ready: benchmarks/panel/pins-%.txt
+	$(PYTHON) -m venv .venv-rivals-$*
+	.venv-rivals-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --no-deps -r benchmarks/panel/pins-$*.txt
+	touch .venv-rivals-$*/.ready
+
+RIVALS = .venv-rival/.ready .venv-baselines/.ready .venv-rivals-sdv/.ready \
+    .venv-rivals-utrees/.ready .venv-rivals-impute/.ready
+PANEL = AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/panel
+# TABLES="star pbc" and METHODS=ours take a part; every step goes on where it was
+bench-panel: $(READY) $(RIVALS)  ## public tables with missing values, ours and rivals
+	$(PANEL) prepare panel-results $(if $(TABLES),--tables $(TABLES))
+	$(PANEL) run panel-results $(if $(TABLES),--tables $(TABLES)) $(if $(METHODS),--methods $(METHODS))
+	$(PANEL) score panel-results $(if $(TABLES),--tables $(TABLES))
+	$(PANEL) page
+
 clean:          ## forget the environments, the demo's output and results of plans
-	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results
+	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results panel-results

@@ -362,16 +362,18 @@ def demo(
     if as_json:
         print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
         return
-    heads = ("Shape", "Trend", "alpha", "beta", "MLE")
+    heads = ("Shape", "Trend", "worst", "alpha", "beta", "MLE", "C2ST")
     typer.echo(f"\n{'strategy':10}{''.join(f'{h:>7}' for h in heads)}   what it is")
     for r in results:
-        five = (r.shape, r.trend, r.alpha_precision, r.beta_recall, r.mle)
-        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in five)
+        rows = (r.alpha_precision, r.beta_recall, r.mle, r.c2st_auc)
+        numbers = (r.shape, r.trend, r.trend_worst, *rows)
+        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in numbers)
         typer.echo(f"{r.strategy:10}{''.join(cells)}   {r.meaning}")
     typer.echo(
         "\nHow alike the synthetic rows are to the complete truth: Shape by columns, "
-        "Trend by pairs of\ncolumns, alpha and beta by rows, MLE by what a model "
-        "learns from them. Near the last line is best.\n"
+        "Trend by pairs of\ncolumns and in their worst tenth, alpha and beta by rows, "
+        "MLE by what a model learns from them,\nC2ST by how well trees tell them from "
+        "the truth (0.5: not at all). Near the last line is best.\n"
     )
     for name, meaning in FILES.items():
         typer.echo(f"  {out / name}: {meaning}")

@@ -20,6 +20,7 @@ from augmask.evaluation.measures import (
     Pair,
     Pairs,
     Role,
+    add_worst,
     as_many_rows,
     beside,
     noise_of_means,
@@ -125,6 +126,8 @@ def add_remasked(
             numbers.pop("alike", None)
             noise = numbers["reference"]
         found.add(key, numbers, noise=noise)
+    pair_tables = {role: result.pairs for role, result in results.items()}
+    add_worst(found, "trend_worst_remasked", pair_tables, tables)
     result = results["value"]
     for name in ("columns", "pairs"):
         other = getattr(results["reference"], name)

@@ -1,8 +1,8 @@
 """Tables come in: pandas, polars, Arrow, or a path.
 
 Whatever the source, the result is a pandas frame with unique column names, at least
-one row and one column. Arrow's whole numbers and booleans arrive as nullable types, so
-a hole never turns them into floats on the way in.
+one row and one column. Whole numbers with holes, and Arrow's booleans, arrive as
+nullable types: a hole never turns them into floats on the way in.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 from augmask.errors import DataError
+from augmask.table.csv_cells import true_cells
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
 
@@ -105,22 +107,24 @@ def _read_csv(path: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
         # A line longer than the header is only a warning in pandas, and loses data.
         warnings.simplefilter("error", pd.errors.ParserWarning)
+        read = partial(
+            pd.read_csv,
+            path,
+            encoding="utf-8-sig",
+            low_memory=False,
+            index_col=False,
+            # In a file of one column a blank line is a hole, not an empty line.
+            skip_blank_lines=len(header) > 1,
+        )
         try:
-            frame = pd.read_csv(
-                path,
-                encoding="utf-8-sig",
-                low_memory=False,
-                index_col=False,
-                # In a file of one column a blank line is a hole, not an empty line.
-                skip_blank_lines=len(header) > 1,
-            )
+            frame = read()
         except (pd.errors.ParserError, pd.errors.ParserWarning):
             _check_widths(path, len(header))
             raise
     # pandas fills short lines with holes. They can only end in the last column.
     if len(header) > 1 and len(frame) and frame.iloc[:, -1].isna().any():
         _check_widths(path, len(header))
-    return frame
+    return true_cells(frame, path, lambda at: read(usecols=at, dtype="str"))
 
 
 def _nullable(kind: pa.DataType) -> Any:

@@ -17,6 +17,7 @@ import pandas as pd
 from augmask.errors import SchemaError, did_you_mean
 from augmask.notebook import html_table
 from augmask.table.identifiers import check_form
+from augmask.table.notes import column_notes, listed
 from augmask.table.overrides import (
     HOLES,
     KINDS,
@@ -35,11 +36,6 @@ UNITS = ("D", "h", "min", "s", "ms", "us", "ns")
 NUMERIC = ("integer", "float", "datetime")
 CATEGORICAL = ("category", "boolean")
 LEARNED = (*NUMERIC, *CATEGORICAL)
-
-
-def _listed(values: tuple[Any, ...], most: int = 5) -> str:
-    shown = ", ".join(repr(value) for value in values[:most])
-    return shown + (f", ... ({len(values)} in all)" if len(values) > most else "")
 
 
 @dataclass(frozen=True)
@@ -275,50 +271,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _named(columns: list[Column]) -> str:
-    """Return the subject of a sentence about some columns."""
-    names = ", ".join(repr(column.name) for column in columns)
-    return f"column {names}" if len(columns) == 1 else f"columns {names}"
-
-
-def _notes(columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield what a user should know before training."""
-    keys = [column for column in columns if column.kind == "identifier"]
-    if keys:
-        why = "; ".join(f"{column.name!r}: {column.reason}" for column in keys)
-        kind = "category" if (keys[0].form or {}).get("make") != "number" else "integer"
-        yield (
-            f"not learned, because taken for identifiers: {why}; fresh placeholder "
-            "values are made instead; to learn one, set its kind in the schema, e.g. "
-            f"{{{keys[0].name!r}: {kind!r}}}"
-        )
-    for column in columns:
-        if column.folded:
-            rare = tuple(level for level, _ in column.folded)
-            cells = sum(count for _, count in column.folded)
-            yield (
-                f"column {column.name!r} has {len(rare) + len(column.levels)} levels: "
-                f"the {len(rare)} rarest ({cells} cells) are learned as one and drawn "
-                f"by their frequency: {_listed(rare)}"
-            )
-    suspected: dict[tuple[Level, ...], list[Column]] = {}
-    for column in columns:
-        if column.suspects:
-            suspected.setdefault(column.suspects, []).append(column)
-    for codes, found in suspected.items():
-        yield (
-            f"{_listed(codes)} may stand for a hole in {_named(found)}; if so, declare "
-            f"it in the schema, e.g. {{{found[0].name!r}: "
-            f"{{'holes': {list(codes)!r}}}}}"
-        )
-    constant = [column for column in columns if column.kind == "constant"]
-    if constant:
-        yield f"set aside and pasted back, because constant: {_named(constant)}"
-    empty = [column for column in columns if column.kind == "all-missing"]
-    if empty:
-        yield f"returned empty, because nothing was observed: {_named(empty)}"
-
-
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table, in order.
@@ -367,7 +319,7 @@ class Schema:
         for column in self.columns:
             text = column.reason
             if column.suspects:
-                text += f"; may stand for a hole: {_listed(column.suspects)}"
+                text += f"; may stand for a hole: {listed(column.suspects)}"
             kept = " (kept)" if column.gated else ""
             share = f"{column.missing:.1%}{kept}" if column.missing else "-"
             rows.append((column.name, column.kind, share, column.dtype, text))
@@ -390,7 +342,7 @@ class Schema:
 
     def notes(self) -> list[str]:
         """Return what a user should know before training, one sentence each."""
-        return list(_notes(self.columns))
+        return list(column_notes(self.columns))
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the editable settings of every column."""

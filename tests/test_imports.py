@@ -29,7 +29,7 @@ ORDER = [
     ["baselines"],
     ["evaluation"],
     ["report"],
-    ["artifact"],
+    ["artifact", "claims"],
     ["store"],
     ["fitting"],
     ["model"],

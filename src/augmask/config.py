@@ -27,6 +27,8 @@ ROWS_WORTH_FUSING = 5_000_000
 CHOICES = {"ties": TIES, "products": PRODUCTS, "fuse": FUSE}
 MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
+# Beyond these a run is a slip of the pen, or a file that was tampered with.
+AT_MOST = {"sampling_steps": 5_000, "sampling_batch": 1_000_000, "batch": 10_000_000}
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -101,6 +103,11 @@ class Settings:
             if getattr(self, name) >= limit:
                 raise UsageError(
                     f"{name} must be below {limit}, got {getattr(self, name)!r}"
+                )
+        for name, most in AT_MOST.items():
+            if getattr(self, name) > most:
+                raise UsageError(
+                    f"{name} must be at most {most:,}, got {getattr(self, name)!r}"
                 )
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.errors import DataError, SchemaError
+from augmask.errors import ArtifactError, DataError, SchemaError
 from augmask.rng import stream
 from augmask.table.carrier import Layout, Table
 from augmask.table.cells import Cells, read_cells
@@ -283,6 +283,12 @@ class Codec:
                 f"codes of feature {layout.cat_names[worst]!r} must lie in 0 .. "
                 f"{cards[worst] - 1}, got {cat[:, worst].min()} .. "
                 f"{cat[:, worst].max()}"
+            )
+        if not np.isfinite(num).all():
+            worst = int(np.argmin(np.isfinite(num).all(axis=0)))
+            raise ArtifactError(
+                f"the model gives numbers that are not finite in column "
+                f"{layout.num_names[worst]!r}; fit it again"
             )
         seed = int(rng.integers(2**63))
         num_at = {name: i for i, name in enumerate(layout.num_names)}

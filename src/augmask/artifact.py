@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from augmask.errors import ArtifactError
-from augmask.files import written_whole
+from augmask.files import is_plain, written_whole
 from augmask.versions import library_versions
 
 FORMAT = 3
@@ -62,8 +61,7 @@ def _no_constant(word: str) -> Any:
 
 def _read_members(path: Path) -> dict[str, bytes]:
     try:
-        # a pipe would be waited for, and a device has no end
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+        if not is_plain(path) and not path.is_dir():
             raise ArtifactError(f"a model must be a plain file, {path} is none")
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

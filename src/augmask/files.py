@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from augmask.errors import DataError
+
+
+def is_plain(path: Path) -> bool:
+    """Say whether there is a file that is neither a folder, a pipe nor a device.
+
+    A pipe would be waited for, and a device may have no end.
+    """
+    return stat.S_ISREG(path.stat().st_mode)
 
 
 def check_writable(path: str | Path) -> Path:

@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 
 from augmask.errors import DataError
+from augmask.files import is_plain
 from augmask.table.csv_cells import true_cells
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
@@ -162,6 +163,8 @@ def _read_path(path: Path) -> pd.DataFrame:
         raise DataError(
             f"a table's file name must end in {', '.join(SUFFIXES)}, got {path.name}"
         )
+    if not is_plain(path):
+        raise DataError(f"a table must be a plain file, {path} is a pipe or a device")
     try:
         if name.endswith((".csv", ".csv.gz")):
             return _read_csv(path)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augmask.console import noting, print_json, reporting
-from augmask.errors import UsageError
 
 if TYPE_CHECKING:
     from augmask.progress import Progress
@@ -59,10 +58,12 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Generate complete rows and write them to a file, any number of them."""
+    from augmask.files import check_apart
     from augmask.model import load
     from augmask.sample.stream import check_output
 
     check_output(out)
+    check_apart("--out", out, model_file)
     began = time.monotonic()
     with reporting(as_json) as progress:
         noted = _Noted(progress)
@@ -98,13 +99,13 @@ def impute(
     as_json: Json = False,
 ) -> None:
     """Fill the holes of a table by a model; observed cells stay as they are."""
+    from augmask.files import check_apart
     from augmask.model import load
     from augmask.sample.stream import check_output, write_frames
     from augmask.table.frames import read_frame
 
     check_output(out)
-    if out.absolute() == data.absolute():
-        raise UsageError(f"--out must not be the table itself, {data}")
+    check_apart("--out", out, data, model_file)
     began = time.monotonic()
     frame = read_frame(data)
     with noting(as_json) as notes, reporting(as_json) as progress:

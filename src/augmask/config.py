@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from augmask.augmentation.draws import Draws
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError, did_you_mean, shown
 
 # The paper's names: the rule that fills holes, and the cells that the loss counts.
 STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
@@ -29,6 +29,7 @@ MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 # Beyond these a run is a slip of the pen, or a file that was tampered with.
 AT_MOST = {"sampling_steps": 5_000, "sampling_batch": 1_000_000, "batch": 10_000_000}
+AT_MOST |= {"steps": 10**9, "warmup": 10**9, "patience": 10**9}
 KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -107,7 +108,7 @@ class Settings:
         for name, most in AT_MOST.items():
             if getattr(self, name) > most:
                 raise UsageError(
-                    f"{name} must be at most {most:,}, got {getattr(self, name)!r}"
+                    f"{name} must be at most {most:,}, got {shown(getattr(self, name))}"
                 )
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:

@@ -293,10 +293,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         your own is named in the file, and handed to `load` again; so is a rule.
         """
         self._check_fitted()
-        parameters = {
-            name: getattr(self, name)
-            for name in ("backbone", "supervise", "seed", "ensemble")
-        }
+        parameters = {name: getattr(self, name) for name in ("backbone", "supervise")}
+        parameters |= {"seed": int(self.seed), "ensemble": int(self.ensemble)}
         parameters["augmenter"] = self.augmenter_
         stored = Stored(
             parameters,

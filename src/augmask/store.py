@@ -25,12 +25,12 @@ from augmask.claims import (
 from augmask.config import Settings
 from augmask.diffusion import build_members
 from augmask.diffusion.base import Backbone
-from augmask.errors import ArtifactError, UsageError
+from augmask.errors import ArtifactError, DataError, UsageError
 from augmask.missing.model import MissingModel
 from augmask.sample.rules import Predicate, Rule, restored_rules, stored_rules
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
-from augmask.table.schema import Schema
+from augmask.table.schema import Column, Schema
 
 Arrays = dict[str, np.ndarray]
 OWN = "own:"  # starts the name of what the user brought
@@ -82,6 +82,34 @@ def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
     for array in (table.num, table.cat, table.observed):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def check_storable(settings: Settings, codec: Codec) -> None:
+    """Raise now if a model of these could not be written after its training."""
+    for name, value in (dataclasses.asdict(settings) | dict(settings.network)).items():
+        if name == "network":
+            continue
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"the setting {name} must be one that a model file can hold, got "
+                f"{value!r}: {error}; use a plain number or text"
+            ) from error
+    for column in codec.schema:
+        try:
+            text = json.dumps(column.to_dict(), allow_nan=False)
+            same = Column.from_dict(json.loads(text)) == column
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"column {column.name!r} cannot be written to a model file: {error}; "
+                "convert or drop it"
+            ) from error
+        if not same:
+            raise DataError(
+                f"column {column.name!r} would change in a model file; convert or drop "
+                "it"
+            )
 
 
 def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:

@@ -164,3 +164,32 @@ def test_zeros_before_a_decimal_point_are_no_code(tmp_path):
 def test_unsigned_numbers_beside_holes_do_not_hide_the_holes(tmp_path):
     frame = read_text(tmp_path, f"a,b\n{2**64 - 1},1\n,2\n{2**64 - 2},3\n")
     assert frame["a"].isna().tolist() == [False, True, False]
+
+
+def test_columns_of_extension_types_are_read_as_what_they_store(tmp_path):
+    from pyarrow import parquet
+
+    texts = pa.array(["1", "2"], pa.string())
+    columns = {"t": pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((2, 2)))}
+    columns["o"] = pa.ExtensionArray.from_storage(
+        pa.opaque(pa.string(), "x", "them"), texts
+    )
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    frame = read_frame(tmp_path / "t.parquet")
+    assert frame["o"].tolist() == ["1", "2"]
+    assert len(frame["t"]) == 2
+
+
+def test_labels_that_no_file_can_hold_are_refused():
+    frame = pd.DataFrame([[1, 2]])
+    frame.columns = pd.Index(["\ud800", "y"], dtype=object)
+    with pytest.raises(DataError, match="valid Unicode"):
+        read_frame(frame)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="plain file"):
+        read_frame(tmp_path / "t.csv")

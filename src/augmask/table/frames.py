@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
 import warnings
 import zlib
 from collections import Counter
@@ -51,11 +52,18 @@ def _check_labels(labels: Iterable[Any], source: str) -> None:
     if not labels:
         raise DataError(f"a table needs at least one column, {source} has none")
     for label in labels:
-        if not isinstance(label, (str, int, float)):
+        number = isinstance(label, int | float) and not isinstance(label, bool)
+        if not isinstance(label, str) and not (number and math.isfinite(label)):
             raise DataError(
                 f"column names must be text or numbers, {source} has {label!r}; "
                 "rename it"
             )
+        try:
+            str(label).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"column names must be valid Unicode, {source} has {label!a}; rename it"
+            ) from error
     twice = [name for name, n in Counter(str(c) for c in labels).items() if n > 1]
     if twice:
         raise DataError(
@@ -138,9 +146,18 @@ def _nullable(kind: pa.DataType) -> Any:
     return None
 
 
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of an extension type as the plain one that it is stored as."""
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column
+    plain = [chunk.storage for chunk in column.chunks]
+    return pa.chunked_array(plain, column.type.storage_type)
+
+
 def _from_arrow(table: pa.Table, source: str, ours: bool = False) -> pd.DataFrame:
     """Return a frame; what a table of ours holds is given back column by column."""
     _check_labels(table.column_names, source)
+    table = pa.table([_stored(column) for column in table.columns], table.column_names)
     frame = table.to_pandas(
         types_mapper=_nullable,
         date_as_object=False,

@@ -7,6 +7,7 @@ the reason for each guess stands above them as a comment.
 from __future__ import annotations
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -45,6 +46,8 @@ def _scalar(value: object) -> str:
 
 
 def _is_scalar(value: object) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
     return isinstance(value, (str, int, float))
 
 
@@ -98,7 +101,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
         if not ok:
             expected = {
                 "hole": "'unknown' or 'level'",
-                "holes": "a list of codes",
+                "holes": "a list of codes, each a text or a finite number",
                 "levels": "a list of different levels",
                 "ordered": "true or false",
                 "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
@@ -152,7 +155,8 @@ def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
             f"a schema file must be encoded in UTF-8, {path} is not: {error}; "
             "save it as UTF-8"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    # not only what TOML says of itself: depths and digits have limits of their own
+    except (ValueError, RecursionError) as error:
         raise SchemaError(f"schema file {path} is not valid TOML: {error}") from error
     unknown = [key for key in document if key != "columns"]
     columns = document.get("columns", {})

@@ -24,7 +24,7 @@ def _named(columns: list[Column]) -> str:
     return f"column {names}" if len(columns) == 1 else f"columns {names}"
 
 
-def column_notes(columns: tuple[Column, ...]) -> Iterator[str]:
+def schema_notes(columns: tuple[Column, ...]) -> Iterator[str]:
     """Yield what a user should know before training."""
     keys = [column for column in columns if column.kind == "identifier"]
     if keys:

@@ -17,7 +17,7 @@ import pandas as pd
 from augmask.errors import SchemaError, did_you_mean
 from augmask.notebook import html_table
 from augmask.table.identifiers import check_form
-from augmask.table.notes import column_notes, listed
+from augmask.table.notes import listed, schema_notes
 from augmask.table.overrides import (
     HOLES,
     KINDS,
@@ -349,7 +349,7 @@ class Schema:
 
     def notes(self) -> list[str]:
         """Return what a user should know before training, one sentence each."""
-        return list(column_notes(self.columns))
+        return list(schema_notes(self.columns))
 
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the editable settings of every column."""

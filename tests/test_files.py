@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from augmask.errors import DataError
-from augmask.files import check_writable, written_whole
+from augmask.errors import DataError, UsageError
+from augmask.files import check_apart, check_writable, written_whole
 
 
 def test_the_file_appears_when_all_is_written(tmp_path):
@@ -77,3 +80,125 @@ def test_places_without_room_for_a_file_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(DataError, match="no permission"):
         check_writable(tmp_path / "file")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_the_mode_of_an_old_file_is_kept(tmp_path, mode):
+    path = tmp_path / "secret.csv"
+    path.write_text("old")
+    path.chmod(mode)
+    with written_whole(path) as part:
+        assert stat.S_IMODE(part.stat().st_mode) & 0o077 == 0
+        part.write_text("new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_link_stays_one_and_what_it_names_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    real, link = tmp_path / "there" / "real.csv", tmp_path / "link.csv"
+    real.write_text("old")
+    link.symlink_to(real)
+    with written_whole(link) as part:
+        assert part.parent == real.parent
+        part.write_text("new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+
+
+def test_a_link_to_nothing_makes_what_it_names(tmp_path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "real.csv")
+    with written_whole(link) as part:
+        part.write_text("new")
+    assert link.is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "new"
+
+
+def test_a_link_that_leads_nowhere_is_refused(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(DataError, match="cannot write"):
+        check_writable(tmp_path / "a")
+    (tmp_path / "c").symlink_to(tmp_path / "no" / "file")
+    with pytest.raises(DataError, match="there is no directory"):
+        check_writable(tmp_path / "c")
+
+
+def test_a_pipe_and_a_device_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path("/dev/null")):
+        with pytest.raises(DataError, match="pipe or a device"):
+            check_writable(path)
+
+
+def test_what_is_not_finished_has_a_name_that_no_reader_takes(tmp_path):
+    with written_whole(tmp_path / "rows.csv") as part:
+        part.touch()
+        assert part.name.startswith(".rows.csv.")
+        assert part.suffix == ".part"
+
+
+WRITER = """
+import sys, time
+from augmask.console import ending_in_order
+from augmask.files import written_whole
+with ending_in_order(), written_whole("rows.csv") as part:
+    part.write_text("half")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def start_writer(folder):
+    """Return a process that is in the middle of writing rows.csv."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER], cwd=folder, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    with writer.stdout as said:
+        assert said.readline() == "ready\n"
+    return writer
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_writer_that_is_asked_to_end_leaves_nothing(tmp_path, sent):
+    writer = start_writer(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    writer.send_signal(sent)
+    assert writer.wait(20) == 128 + sent
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+    killed, living = start_writer(tmp_path), start_writer(tmp_path)
+    killed.kill()
+    killed.wait(20)
+    assert len(list(tmp_path.iterdir())) == 2
+    other = tmp_path / ".other.csv.abc.part"
+    other.touch()
+    with written_whole(tmp_path / "rows.csv") as part:
+        part.write_text("whole")
+    # what is still being written is left alone
+    left = sorted(path.name for path in tmp_path.iterdir())
+    living.kill()
+    living.wait(20)
+    assert len(left) == 3
+    assert other.name in left
+    assert "rows.csv" in left
+
+
+def test_an_output_must_not_be_an_input_by_any_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "t.csv"
+    data.write_text("a\n1\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.csv").symlink_to(data)
+    os.link(data, tmp_path / "hard.csv")
+    for out in ("t.csv", "sub/../t.csv", "link.csv", "hard.csv", data):
+        with pytest.raises(UsageError, match="must not be"):
+            check_apart("--out", Path(out), Path("t.csv"), None)
+    check_apart("--out", Path("new.csv"), Path("t.csv"), Path("absent.csv"))
+    (tmp_path / "to-new.csv").symlink_to(tmp_path / "new.csv")
+    with pytest.raises(UsageError, match="must not be"):
+        check_apart("--out", Path("to-new.csv"), Path("new.csv"))

@@ -30,7 +30,7 @@ ORDER = [
     ["baselines"],
     ["evaluation"],
     ["report"],
-    ["artifact"],
+    ["artifact", "claims"],
     ["store"],
     ["fitting"],
     ["model"],

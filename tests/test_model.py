@@ -21,6 +21,7 @@ from augmask.diffusion import BACKBONES
 from augmask.diffusion.cdtd import CDTD
 from augmask.errors import (
     ArtifactError,
+    AugMaskError,
     AugMaskWarning,
     DataError,
     NotFittedError,
@@ -581,3 +582,67 @@ def test_the_learned_warp_is_in_the_history_and_in_the_file(tmp_path):
     assert abs(moved.iloc[-1] - float(last[0])) < 1
     other = make_model(backbone="tabddpm").fit(make_frame())
     assert not names & set(other.history_)
+
+
+UNWRITABLE = {
+    "a NaN code": ({"x": {"holes": [float("nan")]}}, {}, "holes of column 'x'"),
+    "an infinite code": ({"x": {"holes": [1e400]}}, {}, "holes of column 'x'"),
+    "an infinite level": ({"y": {"levels": ["a", "b", 1e400]}}, {}, "levels of column"),
+}
+
+
+@pytest.mark.parametrize("case", UNWRITABLE.values(), ids=UNWRITABLE.keys())
+def test_what_cannot_be_written_is_refused_before_training(case, monkeypatch):
+    schema, options, named = case
+    monkeypatch.setattr("augmask.model.train", lambda *_: pytest.fail("trained"))
+    frame = pd.DataFrame({"x": [1.5, None, 2.5, 3] * 9, "y": ["a", "b", None, "b"] * 9})
+    model = AugMask(augmenter="ecdf", preset="fast", options={"steps": 2} | options)
+    with pytest.raises(AugMaskError, match=named):
+        model.fit(frame, schema)
+
+
+@pytest.mark.parametrize("label", [float("nan"), float("inf"), True])
+def test_labels_that_no_file_has_are_refused(label):
+    frame = pd.DataFrame({"x": [1.5, None, 2.5, 3] * 9, "y": ["a", "b", None, "b"] * 9})
+    frame.columns = pd.Index(["x", label], dtype=object)
+    with pytest.raises(DataError, match="column names"):
+        AugMask(augmenter="ecdf", preset="fast", options={"steps": 2}).fit(frame)
+
+
+def test_parameters_of_numpy_are_written(tmp_path):
+    frame = pd.DataFrame({"x": [1.5, None, 2.5, 3] * 9, "y": ["a", "b", None, "b"] * 9})
+    model = AugMask(
+        augmenter="ecdf",
+        preset="fast",
+        options={"steps": 2},
+        seed=np.int64(3),
+        ensemble=np.int64(1),
+    )
+    model.fit(frame).save(tmp_path / "m.augmask")
+    assert load(tmp_path / "m.augmask").seed == 3
+
+
+BOUNDS = {
+    "n": lambda model: model.sample(10**12),
+    "draws": lambda model: model.impute(pd.DataFrame({"x": [1.0]}), draws=10**9),
+    "seed": lambda model: model.sample(1, seed=10**5000),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_numbers_that_no_machine_serves_are_refused(name):
+    frame = pd.DataFrame({"x": [1.5, None, 2.5, 3] * 9, "y": ["a", "b", None, "b"] * 9})
+    model = AugMask(augmenter="ecdf", preset="fast", options={"steps": 2}).fit(frame)
+    with pytest.raises(UsageError, match=f"{name} must be at most"):
+        BOUNDS[name](model)
+
+
+@pytest.mark.parametrize(
+    ("options", "ensemble"),
+    [({"batch": 10**9}, 1), ({"sampling_batch": 10**8}, 1), ({}, 10**6)],
+)
+def test_sizes_that_no_machine_serves_are_refused(options, ensemble):
+    frame = pd.DataFrame({"x": [1.5, None, 2.5, 3] * 9, "y": ["a", "b", None, "b"] * 9})
+    model = AugMask(augmenter="ecdf", options=options, ensemble=ensemble)
+    with pytest.raises(UsageError, match="at most"):
+        model.fit(frame)

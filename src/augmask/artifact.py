@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from augmask.errors import ArtifactError
-from augmask.files import written_whole
+from augmask.files import is_plain, written_whole
 from augmask.versions import library_versions
 
 FORMAT = 4
@@ -56,8 +55,14 @@ def _damaged(path: Path, what: str) -> ArtifactError:
     return ArtifactError(f"{path} is damaged: {what}; copy or fit it again")
 
 
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"JSON has no {word}")
+
+
 def _read_members(path: Path) -> dict[str, bytes]:
     try:
+        if not is_plain(path) and not path.is_dir():
+            raise ArtifactError(f"a model must be a plain file, {path} is none")
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if sorted(names) != sorted((MANIFEST, TENSORS, CHECKSUMS)):
@@ -69,6 +74,11 @@ def _read_members(path: Path) -> dict[str, bytes]:
                     f"{path} was packed by another program, which models never are; "
                     "copy or fit it again"
                 )
+            size = path.stat().st_size
+            if any(
+                i.file_size > min(size, i.compress_size) for i in archive.infolist()
+            ):
+                raise _damaged(path, "its parts are larger than the file")
             return {name: archive.read(name) for name in names}
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no model file {path}") from error
@@ -77,7 +87,7 @@ def _read_members(path: Path) -> dict[str, bytes]:
     except ArtifactError:
         raise
     # zipfile trusts lengths and names in the file, so damage surfaces in many ways
-    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError) as error:
+    except Exception as error:
         raise ArtifactError(
             f"{path} is not a model of augmask, or it is damaged: {error}; "
             "copy or fit it again"
@@ -86,7 +96,7 @@ def _read_members(path: Path) -> dict[str, bytes]:
 
 def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
     try:
-        parsed = json.loads(data)
+        parsed = json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"its {what} is not JSON") from error
     if not isinstance(parsed, dict):
@@ -118,5 +128,6 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarra
             raise _damaged(path, f"{name} does not match its checksum")
     try:
         return manifest, load_tensors(members[TENSORS])
-    except (SafetensorError, ValueError, KeyError) as error:
+    # safetensors' own errors, and what numpy says of types it does not have
+    except Exception as error:
         raise _damaged(path, f"its tensors cannot be read ({error})") from error

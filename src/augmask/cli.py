@@ -19,7 +19,7 @@ import typer
 
 from augmask.bench import cli as bench
 from augmask.cli_rows import Data, Device, Json, Seed, impute, sample
-from augmask.console import named, noting, print_json, reporting, say
+from augmask.console import ending_in_order, named, noting, print_json, reporting, say
 from augmask.errors import AugMaskError, UsageError
 from augmask.train import parallel
 
@@ -115,7 +115,7 @@ def inspect(
     as_json: Json = False,
 ) -> None:
     """Say what each column is taken for, where the holes are, and what stands out."""
-    from augmask.files import check_writable
+    from augmask.files import check_apart, check_writable
     from augmask.missing.describe import describe
     from augmask.table.frames import read_frame
     from augmask.table.infer import hole_mask, infer_schema
@@ -123,6 +123,7 @@ def inspect(
 
     if save_schema is not None:
         check_writable(named(save_schema, "--save-schema", ".toml"))
+        check_apart("--save-schema", save_schema, data)
     frame = read_frame(data)
     found = infer_schema(frame, schema)
     facts = describe(frame, hole_mask(frame, found))
@@ -195,12 +196,17 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn from an incomplete table and write a model file."""
-    from augmask.files import check_writable
+    from augmask.files import check_apart, check_writable, same_file
     from augmask.model import AugMask
 
     check_writable(named(out, "--out", ".augmask"))
-    if checkpoint is not None and checkpoint.absolute() == out.absolute():
-        raise UsageError(f"--checkpoint and --out must be two files, both are {out}")
+    check_apart("--out", out, data, schema)
+    if checkpoint is not None:
+        check_apart("--checkpoint", checkpoint, schema)
+        if same_file(checkpoint, out):
+            raise UsageError(
+                f"--checkpoint and --out must be two files, both are {out}"
+            )
     options = _parse_settings(settings or [], backbone)
     if steps is not None:
         options["steps"] = steps
@@ -273,10 +279,11 @@ def evaluate(
 ) -> None:
     """Score synthetic rows, each number beside what real rows score."""
     from augmask.evaluation.evaluate import evaluate
-    from augmask.files import check_writable
+    from augmask.files import check_apart, check_writable
 
     if out is not None:
         check_writable(named(out, "--out", ".json"))
+        check_apart("--out", out, real, synthetic, test, schema)
     with reporting(as_json) as progress:
         scores = evaluate(
             *(real, synthetic, test, target),
@@ -310,10 +317,11 @@ def report(
 ) -> None:
     """Write one offline HTML page that shows how good synthetic rows are."""
     from augmask.evaluation.evaluate import evaluate
-    from augmask.files import check_writable
+    from augmask.files import check_apart, check_writable
     from augmask.report.page import write_report
 
     check_writable(named(out, "--out", ".html"))
+    check_apart("--out", out, real, synthetic, model, test, schema)
     fitted: Any = None
     known: Any = schema
     rule = "lgbm-s"
@@ -403,7 +411,7 @@ def main() -> None:
     # wherever it stands: people add it to the end of the command that failed
     debug = "--debug" in arguments
     try:
-        with _muted():
+        with _muted(), ending_in_order():
             app(args=[a for a in arguments if a != "--debug"], prog_name="augmask")
     except parallel.Told:
         sys.exit(0)

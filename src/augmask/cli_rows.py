@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from augmask.console import noting, print_json, reporting
-from augmask.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,10 +60,12 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """Generate complete rows and write them to a file, any number of them."""
+    from augmask.files import check_apart
     from augmask.model import load
     from augmask.sample.stream import check_output
 
     check_output(out)
+    check_apart("--out", out, model_file)
     began = time.monotonic()
     with reporting(as_json) as progress:
         noted = _Noted(progress)
@@ -100,14 +101,14 @@ def impute(
     as_json: Json = False,
 ) -> None:
     """Fill the holes of a table by a model; observed cells stay as they are."""
+    from augmask.files import check_apart
     from augmask.model import load
     from augmask.sample.multiple import Imputations
     from augmask.sample.stream import check_output, write_frames
     from augmask.table.frames import read_frame
 
     check_output(out)
-    if out.absolute() == data.absolute():
-        raise UsageError(f"--out must not be the table itself, {data}")
+    check_apart("--out", out, data, model_file)
     began = time.monotonic()
     frame = read_frame(data)
     with noting(as_json) as notes, reporting(as_json) as progress:

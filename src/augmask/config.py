@@ -30,6 +30,8 @@ MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 MOST = 1_000_000_000  # of anything that is counted
+# Beyond these a run is a slip of the pen, or a file that was tampered with.
+AT_MOST = {"sampling_steps": 5_000, "sampling_batch": 1_000_000, "batch": 10_000_000}
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ def _kinds() -> dict[str, ValueKind]:
                 kind,
                 lowest=0 if may_be_zero else None,
                 above=None if may_be_zero else 0,
-                highest=MOST if kind.plain is int else None,
+                highest=AT_MOST.get(each.name, MOST) if kind.plain is int else None,
                 below=BELOW.get(each.name),
             )
         found[each.name] = kind

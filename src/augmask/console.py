@@ -6,7 +6,9 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,6 +68,28 @@ def noting(as_json: bool) -> Iterator[list[str]]:
 
         warnings.showwarning = note
         yield notes
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Let a request to end unwind what runs, so that no half-written file is left."""
+
+    def end(number: int, _frame: Any) -> None:
+        sys.exit(128 + number)
+
+    before = {}
+    # only the first thread may; and not every system has both
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # what was told to outlive its terminal (nohup) does
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def named(path: Path, option: str, suffix: str) -> Path:

@@ -29,6 +29,25 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known: {listed}"
 
 
+def shown(value: object, most: int = 60) -> str:
+    """Return a value as it is shown in a message: short, whatever it is.
+
+    Examples
+    --------
+    >>> shown(-3), shown("x" * 99, 10), shown(10**5000)
+    ('-3', "'xxxxxx...", 'a number of 16610 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 100:
+        # Python refuses to write very long numbers out
+        return f"a number of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except ValueError:
+        # such a number within a list
+        return f"a {type(value).__name__} with a number of very many digits"
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 class AugMaskWarning(UserWarning):
     """Something about a table that its owner should know; work goes on."""
 

@@ -21,14 +21,14 @@ from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
 from augmask.diffusion import build_members, check_sampler, keywords_of
 from augmask.diffusion.base import Backbone, init_from_data
-from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
+from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean, shown
 from augmask.missing.learned import learn_holes
 from augmask.missing.model import MissingModel
 from augmask.presets import AUGMENTER, resolve_preset
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
 from augmask.sample.rules import Rule, learn_rules, read_rules
-from augmask.store import fingerprint
+from augmask.store import check_storable, fingerprint
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
@@ -41,14 +41,20 @@ log = logging.getLogger("augmask")
 
 FEWEST_ROWS = 10
 
+# Beyond these a number is a slip of the pen that no machine could serve.
+AT_MOST = {"n": 10**11, "draws": 10_000, "ensemble": 1_000, "seed": 2**64 - 1}
+
 
 def whole_number(name: str, value: Any, lowest: int) -> int:
     """Return `value` as an int, or say what it should have been."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < lowest:
         raise UsageError(
-            f"{name} must be a whole number of at least {lowest}, got {value!r}"
+            f"{name} must be a whole number of at least {lowest}, got {shown(value)}"
         )
+    most = AT_MOST.get(name)
+    if most is not None and value > most:
+        raise UsageError(f"{name} must be at most {most:,}, got {shown(value)}")
     return int(value)
 
 
@@ -206,6 +212,7 @@ def make_ready(
         fills = choice.augmenter or AUGMENTER
     augmenter = resolve_augmenter(fills)
     kept_rules = _rules(rules, frame, codec, table)
+    check_storable(settings, codec)
     if parallel.size() > 1:
         parallel.check_same(
             fingerprint([seed, device.type], settings, table),

@@ -15,15 +15,23 @@ import pandas as pd
 import torch
 
 from augmask.augmentation.base import Augmenter
+from augmask.claims import (
+    check_edges,
+    check_history,
+    check_network,
+    check_parameters,
+    check_weights,
+    rehearse,
+)
 from augmask.config import Settings
 from augmask.diffusion import build_members, keywords_of
 from augmask.diffusion.base import Backbone
-from augmask.errors import ArtifactError, UsageError
+from augmask.errors import ArtifactError, DataError, UsageError
 from augmask.missing.model import MissingModel
 from augmask.sample.rules import Predicate, Rule, restored_rules, stored_rules
 from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
-from augmask.table.schema import Schema
+from augmask.table.schema import Column, Schema
 
 Arrays = dict[str, np.ndarray]
 OWN = "own:"  # starts the name of what the user brought
@@ -95,6 +103,34 @@ def _plain_parameters(model: Stored) -> dict[str, Any]:
     }
 
 
+def check_storable(settings: Settings, codec: Codec) -> None:
+    """Raise now if a model of these could not be written after its training."""
+    for name, value in (dataclasses.asdict(settings) | dict(settings.network)).items():
+        if name == "network":
+            continue
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"the setting {name} must be one that a model file can hold, got "
+                f"{value!r}: {error}; use a plain number or text"
+            ) from error
+    for column in codec.schema:
+        try:
+            text = json.dumps(column.to_dict(), allow_nan=False)
+            same = Column.from_dict(json.loads(text)) == column
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"column {column.name!r} cannot be written to a model file: {error}; "
+                "convert or drop it"
+            ) from error
+        if not same:
+            raise DataError(
+                f"column {column.name!r} would change in a model file; convert or drop "
+                "it"
+            )
+
+
 def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     """Return manifest and arrays of a fitted model; no clock times are in them."""
     weights = model.backbone.state_dict()
@@ -131,17 +167,7 @@ def _same_features(layout: Layout, decoded: Layout) -> bool:
 
 def _load_weights(backbone: Backbone, weights: Mapping[str, np.ndarray]) -> None:
     """Put stored weights into a backbone; raise `ValueError` where they do not fit."""
-    wanted = {name: tuple(v.shape) for name, v in backbone.state_dict().items()}
-    stored = {name: array.shape for name, array in weights.items()}
-    for name in sorted(wanted.keys() | stored.keys()):
-        if wanted.get(name) != stored.get(name):
-            raise ValueError(
-                f"weight {name!r} has the shape {stored.get(name)}, and its network "
-                f"needs {wanted.get(name)}"
-            )
-    for name, array in weights.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"weight {name!r} is not finite")
+    check_weights(backbone.state_dict(), weights)
     backbone.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()})
 
 
@@ -169,7 +195,8 @@ def _check_own_rules(
 ) -> None:
     """Raise unless exactly the functions that a model was fitted with are given."""
     stored = manifest.get("rules")
-    found = [rule for rule in stored if isinstance(rule, dict)] if stored else []
+    known = stored if isinstance(stored, list) else []
+    found = [rule for rule in known if isinstance(rule, dict)]
     wanted = {str(rule["own"]) for rule in found if "own" in rule}
     names = {Predicate(function).text for function in given}
     for name in sorted(wanted - names):
@@ -214,17 +241,26 @@ def restore(
         codec = Codec.from_arrays(
             Schema.from_dict(manifest["schema"]), parts.get("codec", {})
         )
-        if not _same_features(layout, codec.layout):
+        if type(layout.reserved) is not bool or not _same_features(
+            layout, codec.layout
+        ):
             raise ValueError("its columns are not those that its network was made for")
-        members = int(manifest["training"]["members"])
+        members = check_parameters(
+            manifest["parameters"], manifest["training"], manifest["preset"]
+        )
+        if backbone is None:
+            check_network(chosen, layout, members, settings, parts["weights"])
         _, built = build_members(chosen, layout, [0] * members, **settings.network)
         _load_weights(built, parts["weights"])
+        check_history(parts["history"])
+        check_edges(parts.get("holes", {}))
         holes = MissingModel.from_parts(manifest["holes"], parts.get("holes", {}))
         if tuple(holes.columns_) != codec.schema.names:
             raise ValueError("its holes are not those of its columns")
         kept = restored_rules(
             manifest.get("rules", ()), parts.get("rules", {}), codec.schema, rules
         )
+        rehearse(codec, holes, kept)
         return Stored(
             parameters | {"backbone": chosen},
             str(manifest["augmenter"]),
@@ -233,12 +269,13 @@ def restore(
             layout,
             codec,
             built,
-            pd.DataFrame(parts.get("history", {})),
+            pd.DataFrame(parts["history"]),
             dict(manifest["training"]),
             holes,
             kept,
         )
-    except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
+    # what is wrong with a file may surface anywhere, and is the file's fault
+    except Exception as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(
             f"{path} does not hold together: {reason}; fit the model again"

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from augmask.errors import UsageError
+from augmask.errors import UsageError, shown
 
 TYPES = {int: "a whole number", float: "a finite number", bool: "true or false"}
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False}
@@ -146,21 +146,6 @@ class ValueKind:
             said = [f"{w} {b:,}" for w, b in bounds.items() if b is not None]
             what = " ".join([what, " and ".join(said)]) if said else what
         return f"{what} or none" if self.optional else what
-
-
-def shown(value: Any) -> str:
-    """Return a value as a sentence can hold it.
-
-    Examples
-    --------
-    >>> shown("abc"), shown(10**9_000)
-    ("'abc'", 'more digits than can be shown')
-    """
-    try:
-        text = repr(value)
-    except ValueError:
-        return "more digits than can be shown"
-    return text if len(text) <= 80 else f"{text[:60]}..."
 
 
 def _storable(value: Any) -> Any:

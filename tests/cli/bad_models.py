@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.sealed import read_parts, with_manifest, write_parts
 
 from augmask.artifact import FORMAT
 
@@ -16,19 +16,9 @@ from .bad import BAD_DATA, SAMPLE_BAD, Bad, write
 
 def _repack(change: Callable[[dict[str, bytes]], None], seal: bool = False) -> None:
     """Write good.augmask anew with changed members; `seal` makes the sums right."""
-    with zipfile.ZipFile("good.augmask") as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    change(members)
-    if seal:
-        sums = {
-            name: hashlib.sha256(data).hexdigest()
-            for name, data in members.items()
-            if name != "checksums.json"
-        }
-        members["checksums.json"] = json.dumps(sums).encode()
-    with zipfile.ZipFile("bad.augmask", "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
+    parts = read_parts("good.augmask")
+    change(parts)
+    write_parts("bad.augmask", parts, seal)
 
 
 def members(change: Callable[[dict[str, bytes]], None], seal: bool = False):
@@ -37,13 +27,7 @@ def members(change: Callable[[dict[str, bytes]], None], seal: bool = False):
 
 def manifest(change: Callable[[dict], object]) -> Callable[[], object]:
     """Return a maker of a model whose sums are right and whose manifest is not."""
-
-    def edit(parts: dict[str, bytes]) -> None:
-        document = json.loads(parts["manifest.json"])
-        change(document)
-        parts["manifest.json"] = json.dumps(document).encode()
-
-    return lambda: _repack(edit, seal=True)
+    return lambda: _repack(lambda p: p.update(with_manifest(p, change)), seal=True)
 
 
 def _flip(parts: dict[str, bytes], name: str, at: int) -> None:

@@ -168,3 +168,33 @@ def test_rates_and_patterns_of_really_incomplete_tables(name):
     ]
     top = shares[0].head(10)
     assert np.abs(top - shares[1].reindex(top.index, fill_value=0)).max() < 0.015
+
+
+def test_a_very_wide_table_takes_time_in_proportion_to_its_columns():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(50, 1500))
+    frame = pd.DataFrame(np.where(rng.random(values.shape) < 0.2, np.nan, values))
+    frame[1] = np.where(values[:, 0] > 0, np.nan, frame[1])
+    frame[0] = np.where(values[:, 0] > 0, "a", "b")
+    began = time.process_time()
+    model = MissingModel().fit(frame.rename(columns=str))
+    assert time.process_time() - began < 15
+    # what matters is still found among all of them
+    factor = next(f for f in model.factors_ if 1 in f.columns)
+    assert 0 in factor.weights
+
+
+def test_columns_that_matter_are_found_in_a_table_too_large_to_test_them_all(
+    monkeypatch,
+):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(2000, 40))).rename(columns=str)
+    hidden = np.zeros(frame.shape, dtype=bool)
+    hidden[:, 39] = rng.random(2000) < np.where(frame["7"] > 0, 0.6, 0.05)
+    holes = pd.DataFrame(hidden, columns=frame.columns)
+    whole = MissingModel().fit(frame, holes=holes).factors_[0]
+    assert set(whole.weights) == {7}
+    monkeypatch.setattr("augmask.missing.factor.MOST_CELLS", 8_000)
+    bounded = MissingModel().fit(frame, holes=holes).factors_[0]
+    assert set(bounded.weights) == {7}
+    np.testing.assert_array_equal(bounded.weights[7], whole.weights[7])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -241,3 +242,48 @@ def test_every_member_of_an_ensemble_has_its_say_in_every_row(model, monkeypatch
     first, second = (one["kg"].to_numpy() for one in draws)
     assert (first != second).all()
     assert len(np.unique(first)) == len(np.unique(second)) == 1
+
+
+def fitted(data) -> AugMask:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AugMask(augmenter="ecdf", preset="fast", options=TINY, device="cpu")
+        return model.fit(data)
+
+
+def test_cells_of_a_csv_file_come_back_digit_by_digit(tmp_path):
+    rng = np.random.default_rng(1)
+    wide = [str(2**53 + int(v)) for v in rng.integers(1, 2**40, 160)]
+    few = [str(2**53 + int(v)) for v in rng.integers(0, 4, 160)]
+    code = [f"{v:05d}" for v in rng.integers(0, 40, 160)]
+    gone = rng.random((160, 3)) < 0.2
+    columns = {"wide": wide, "few": few, "code": code}
+    lines = [",".join([*columns, "y"])]
+    for i in range(160):
+        cells = [
+            "" if gone[i, j] else column[i] for j, column in enumerate(columns.values())
+        ]
+        lines.append(",".join([*cells, str(i % 7)]))
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    found = fitted(path).impute(path)
+    assert not found.isna().any().any()
+    for j, (name, texts) in enumerate(columns.items()):
+        seen = ~gone[:, j]
+        assert found[name][seen].astype(str).tolist() == list(np.array(texts)[seen])
+
+
+def test_numbers_that_no_float_holds_come_back_as_they_were(tmp_path):
+    rng = np.random.default_rng(2)
+    exact = [Decimal(int(v)) / 10**9 + 10**12 for v in rng.integers(0, 10**9, 300)]
+    frame = pd.DataFrame({"money": pd.Series(exact, dtype=object)})
+    frame["y"] = np.arange(300) % 7
+    frame.loc[::5, "money"] = None
+    long = frame.assign(money=frame["money"].map(str, na_action="ignore"))
+    for given in (frame, long):
+        found = fitted(given).impute(given)
+        seen = given["money"].notna()
+        assert found["money"][seen].tolist() == given["money"][seen].tolist()
+        kinds = {type(value) for value in found["money"]}
+        assert len(kinds) == 1, kinds
+        found.to_parquet(tmp_path / "t.parquet")

@@ -214,3 +214,32 @@ def test_names_of_gates_must_be_free(frame):
     schema = infer_schema(frame, {"height": {"hole": "level"}})
     with pytest.raises(SchemaError, match="rename it"):
         Codec.fit(frame, schema)
+
+
+def test_neighbouring_levels_beyond_floats_keep_codes_of_their_own():
+    levels = [2**53, 2**53 + 1, 2**53 + 2]
+    frame = pd.DataFrame({"a": pd.array([*levels * 4, None], dtype="Int64")})
+    codec = Codec.fit(frame, infer_schema(frame))
+    table = codec.encode(frame)
+    assert table.cat[:-1, 0].tolist() == [0, 1, 2] * 4
+    found = codec.decode(table.num, table.cat, np.random.default_rng(0))
+    assert found["a"].tolist()[:-1] == levels * 4
+
+
+def test_text_that_a_file_made_numbers_is_matched_by_what_was_learned():
+    frame = pd.DataFrame(
+        {"zip": ["10115", "80331", None] * 20, "t": ["True", "x"] * 30}
+    )
+    codec = Codec.fit(frame, infer_schema(frame, {"zip": "category"}))
+    numbers = frame.assign(zip=frame["zip"].astype("float64"))
+    assert (codec.encode(numbers).cat == codec.encode(frame).cat).all()
+    assert (codec.encode(numbers).observed == codec.encode(frame).observed).all()
+    truths = codec.encode(frame.assign(t=True))
+    assert truths.observed[:, 1].all()
+
+
+def test_cells_of_another_type_of_which_none_matches_are_refused():
+    frame = pd.DataFrame({"zip": ["00115", "00331"] * 30, "n": range(60)})
+    codec = Codec.fit(frame, infer_schema(frame, {"zip": "category"}))
+    with pytest.raises(DataError, match="learned as category, but now holds integer"):
+        codec.encode(frame.assign(zip=115))

@@ -125,3 +125,71 @@ def test_bad_frames_end_in_one_sentence(name):
     source, message = BAD_FRAMES[name]
     with pytest.raises(DataError, match=message):
         read_frame(source)
+
+
+def read_text(tmp_path, text: str) -> pd.DataFrame:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    return read_frame(path)
+
+
+def test_whole_numbers_beyond_floats_keep_their_digits_beside_holes(tmp_path):
+    cells = [9007200528664367, None, -9223372036854775807, 9007200528664369]
+    lines = "\n".join(f"{i},{'' if v is None else v}" for i, v in enumerate(cells))
+    frame = read_text(tmp_path, f"row,key\n{lines}\n")
+    assert frame["key"].dtype == "Int64"
+    assert frame["key"].tolist()[::2] == cells[::2]
+    assert frame["key"].isna().tolist() == [False, True, False, False]
+
+
+def test_small_whole_numbers_beside_holes_are_whole(tmp_path):
+    frame = read_text(tmp_path, "a,b,c\n1,1.5,x\n,2,y\n3,,z\n")
+    assert [str(dtype) for dtype in frame.dtypes[:2]] == ["Int64", "float64"]
+
+
+@pytest.mark.parametrize("hole", ["", "\n,1"])
+@pytest.mark.parametrize("code", ["00273", '"007"', "-01", "0000"])
+def test_digits_with_leading_zeros_are_text(tmp_path, code, hole):
+    frame = read_text(tmp_path, f"code,n\n{code},1\n12,2{hole}\n")
+    assert frame["code"][0].strip() == code.strip(' "')
+    assert frame["code"][1] == "12"
+    assert pd.api.types.is_numeric_dtype(frame["n"])
+
+
+def test_zeros_before_a_decimal_point_are_no_code(tmp_path):
+    frame = read_text(tmp_path, "x,d\n00.5,01/02/2020\n0.25,09/02/2020\n0,x\n")
+    assert frame["x"].tolist() == [0.5, 0.25, 0.0]
+
+
+def test_unsigned_numbers_beside_holes_do_not_hide_the_holes(tmp_path):
+    frame = read_text(tmp_path, f"a,b\n{2**64 - 1},1\n,2\n{2**64 - 2},3\n")
+    assert frame["a"].isna().tolist() == [False, True, False]
+
+
+def test_columns_of_extension_types_are_read_as_what_they_store(tmp_path):
+    from pyarrow import parquet
+
+    texts = pa.array(["1", "2"], pa.string())
+    columns = {"t": pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((2, 2)))}
+    columns["o"] = pa.ExtensionArray.from_storage(
+        pa.opaque(pa.string(), "x", "them"), texts
+    )
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    frame = read_frame(tmp_path / "t.parquet")
+    assert frame["o"].tolist() == ["1", "2"]
+    assert len(frame["t"]) == 2
+
+
+def test_labels_that_no_file_can_hold_are_refused():
+    frame = pd.DataFrame([[1, 2]])
+    frame.columns = pd.Index(["\ud800", "y"], dtype=object)
+    with pytest.raises(DataError, match="valid Unicode"):
+        read_frame(frame)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(DataError, match="plain file"):
+        read_frame(tmp_path / "t.csv")

@@ -130,3 +130,19 @@ def test_followed_tails_are_stored_and_inverted():
     damaged["tails"] = np.zeros(3)
     with pytest.raises(ValueError, match="no scaling"):
         QuantileNormal.from_arrays(damaged)
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-310, 2.3e-308])
+@pytest.mark.parametrize("spread", [None, 0])
+def test_numbers_next_to_zero_have_scores_and_come_back(unit, spread):
+    values = np.append(np.arange(50) * unit, [0.0] * 5)
+    rng = None if spread is None else np.random.default_rng(spread)
+    scaler = QuantileNormal.fit(values, rng)
+    scores = scaler.transform(values, rng)
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) > 40
+    mixed = QuantileNormal.fit(np.append(values, np.linspace(0, 1, 50)))
+    assert np.isfinite(mixed.transform(values)).all()
+    # ends are exact, as of any other column
+    assert scaler.inverse(scores).min() == 0
+    assert scaler.inverse(scores).max() == values.max()

@@ -121,3 +121,30 @@ def test_bad_schema_files_end_in_one_sentence(text, message, tmp_path):
         read_overrides(path)
     with pytest.raises(SchemaError, match="cannot be read"):
         read_overrides(tmp_path / "absent.toml")
+
+
+def test_digits_that_samples_cannot_have_are_told():
+    times = pd.to_datetime(
+        ["2020-01-01T00:00:00.000000001", "2020-08-01", None], format="ISO8601"
+    )
+    frame = pd.DataFrame(
+        {
+            "wide": [i * 2**50 for i in range(12)],
+            "narrow": [2**60 + i for i in range(11)] + [2**60 + 40],
+            "time": pd.Series(times).repeat(4).to_numpy(),
+            "day": pd.date_range("2020", periods=12),
+        }
+    )
+    told = [note for note in infer_schema(frame).notes() if "2**53" in note]
+    assert len(told) == 1
+    assert "columns 'wide', 'time';" in told[0]
+
+
+def test_a_schema_file_of_endless_depth_is_refused(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(f'[columns."a"]\nlevels = {"[" * 5000}{"]" * 5000}\n')
+    with pytest.raises(SchemaError, match="nested too deeply"):
+        read_overrides(path)
+    path.write_text("x = " + "9" * 9000)
+    with pytest.raises(SchemaError, match="not valid TOML"):
+        read_overrides(path)

@@ -225,3 +225,15 @@ def test_quotes_and_backticks_do_not_mix():
     assert read_where("`it's` == 'q'", schema).conditions == {"it's": Exactly("q")}
     wanted = read_where({"a`b": "x`y`"}, schema)
     assert wanted.holds(frame).sum() == 20
+
+
+@pytest.mark.parametrize("sign", ["==", "<", ">="])
+@pytest.mark.parametrize("name", ["age", "weight", "rooms", "sex", "smokes", "day"])
+def test_numbers_of_thousands_of_digits_are_said_in_one_sentence(name, sign):
+    for number in ("9" * 4200, "0x" + "f" * 8000, "-" + "9" * 4200):
+        with pytest.raises(ConditionError):
+            ask(f"{name} {sign} {number}")
+    with pytest.raises(ConditionError):
+        ask({name: 10**9000})
+    with pytest.raises(ConditionError):
+        ask({name: (0, 10**9000)})

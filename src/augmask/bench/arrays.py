@@ -35,5 +35,6 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """
     with suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as part:
-            np.savez_compressed(part, **arrays)
+        # given a path, numpy would add a suffix of its own
+        with written_whole(path) as part, part.open("wb") as file:
+            np.savez_compressed(file, **arrays)

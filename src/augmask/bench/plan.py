@@ -294,7 +294,8 @@ def _document(path: Path) -> dict[str, Any]:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise DataError(f"the plan {path} cannot be read: {reason}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    # not only what TOML says of itself: depths and digits have limits of their own
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the plan {path} is not valid TOML: {error}") from error
 
 

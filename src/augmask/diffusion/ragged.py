@@ -53,6 +53,12 @@ class Ragged(nn.Module):
 
     def __init__(self, cards: tuple[int, ...], reserved: bool = False) -> None:
         super().__init__()
+        # sizes are read off these tensors, also where a network is built of shapes only
+        with torch.device("cpu"):
+            self._lay_out(cards, reserved)
+
+    def _lay_out(self, cards: tuple[int, ...], reserved: bool) -> None:
+        """Register where the slots of every column are."""
         sizes = torch.tensor(cards, dtype=torch.long)
         ends = sizes.cumsum(0)
         column = torch.repeat_interleave(torch.arange(len(cards)), sizes)

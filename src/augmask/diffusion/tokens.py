@@ -207,14 +207,18 @@ class Heads(nn.Module):
         super().__init__()
         self.n_num = n_num
         n_cat = len(ragged.offsets)
-        column = torch.cat([torch.arange(n_num), n_num + ragged.column])
+        # beside what `ragged` has, also where a network is built of shapes only
+        numbers = torch.arange(n_num, device="cpu")
+        column = torch.cat([numbers, n_num + ragged.column])
         owner = nn.functional.one_hot(column, n_num + n_cat).float()
         self.register_buffer("owner", owner[:, :, None], persistent=False)
         # Xavier as published, where a column's K logits have one more for [MASK]
-        fan_out = torch.cat([torch.full((n_num,), n_num), ragged.member.sum(0) + 1])
+        alike = torch.full_like(numbers, n_num)
+        fan_out = torch.cat([alike, ragged.member.sum(0) + 1])
         bound = HEAD_GAIN * (6 / (width + fan_out)).sqrt()
         spread = bound.index_select(0, column)[:, None]
-        self.weight = nn.Parameter(spread * (2 * torch.rand(len(column), width) - 1))
+        even = 2 * torch.rand(len(column), width) - 1
+        self.weight = nn.Parameter(spread.to(even.device) * even)
         self.bias = nn.Parameter(torch.zeros(ragged.n_slots))
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:

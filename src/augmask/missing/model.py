@@ -32,7 +32,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from augmask.errors import DataError, NotFittedError, UsageError
 from augmask.missing.bins import HOLE, Bins, Codes, Floats
-from augmask.missing.factor import Factor, fit_factor
+from augmask.missing.factor import Factor, Ordered, fit_factor
 from augmask.missing.simulate import punch
 from augmask.table.carrier import BoolArray
 
@@ -128,13 +128,16 @@ class MissingModel:
         groups: dict[bytes, list[int]] = {}
         for j in np.argsort(hidden.sum(axis=0), kind="stable"):
             groups.setdefault(hidden[:, j].tobytes(), []).append(int(j))
-        earlier: list[int] = []
+        table = Ordered.of(
+            [j for group in groups.values() for j in group], codes, sizes
+        )
+        earlier = 0
         factors = []
         for group in groups.values():
             hole = hidden[:, group[0]]
             if hole.any():
-                factors.append(fit_factor(tuple(group), hole, earlier, codes, sizes))
-            earlier.extend(group)
+                factors.append(fit_factor(tuple(group), hole, table.first(earlier)))
+            earlier += len(group)
         self.columns_ = frame.columns
         self.bins_ = tuple(bins)
         self.factors_ = tuple(factors)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from augmask.sample.multiple import Filled, Imputations, Shares, completed
 from augmask.sample.source import Source
 from augmask.table.carrier import BoolArray, FloatArray, Layout, Table
 from augmask.table.cells import Cells, read_cells
-from augmask.table.encode import Codec
+from augmask.table.encode import Codec, level_places
 from augmask.table.frames import read_frame
 from augmask.table.recover import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.schema import NUMERIC, Column, Schema
@@ -90,7 +92,19 @@ def _holes(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Holes]:
     return found
 
 
-def _canonical(holes: _Holes, dtype: Any) -> pd.Series | None:
+def _same_numbers(own: pd.Series, typed: pd.Series) -> bool:
+    """Say whether a user's numbers and what was made of them are equal, not nearly."""
+    if own.dtype.kind not in "iufb":
+        # digits of text or of decimals, of which a float may hold too few
+        pairs = zip(own.tolist(), typed.tolist(), strict=True)
+        return all(Decimal(str(a)) == Decimal(str(b)) for a, b in pairs)
+    if own.dtype.kind in "iu" and typed.dtype.kind == "f":
+        # as floats, whole numbers beyond 2**53 would equal their neighbours
+        return all(map(eq, own.tolist(), typed.tolist()))
+    return bool((typed == own).all())
+
+
+def _canonical(holes: _Holes, own: pd.Series, dtype: Any) -> pd.Series | None:
     """Return the column's cells in a type; None where that type would change one.
 
     What stands in cells that are filled does not matter.
@@ -112,21 +126,18 @@ def _canonical(holes: _Holes, dtype: Any) -> pd.Series | None:
     typed = series.astype(dtype)
     if not (typed[seen] == series[seen]).all():
         return None
+    counts = column.kind in ("integer", "float") and cells.form != "boolean"
+    if counts and not _same_numbers(own[seen], typed[seen]):
+        return None
     gap = ~cells.observed & ~holes.fill
     return typed.mask(gap) if gap.any() else typed
 
 
 def _levels(holes: _Holes, dtype: Any) -> pd.Series:
     column, cells = holes.column, holes.cells
-    levels = column.every_level
-    if isinstance(levels[0], str):
-        place = pd.Index(levels, dtype=object).get_indexer(cells.values.astype(object))
-    else:
-        numbers = to_float(cells)
-        values = cells.values if numbers is None else numbers.values
-        place = pd.Index(np.array(levels, np.float64)).get_indexer(values)
+    place = level_places(cells, column)
     # as objects, so that a whole number stays one
-    table = pd.Series(levels, dtype=object)
+    table = pd.Series(column.every_level, dtype=object)
     series = table.iloc[np.maximum(place, 0)].reset_index(drop=True)
     gap = ~cells.observed & ~holes.fill
     return (series.mask(gap) if gap.any() else series).astype(dtype)
@@ -136,7 +147,7 @@ def _first(frame: pd.DataFrame, holes: _Holes, drawn: pd.Series) -> pd.Series:
     """Return the column with its first draw, in the type that `sample` gives it."""
     series, rows = frame[holes.label], np.flatnonzero(holes.fill)
     if series.dtype != drawn.dtype:
-        typed = _canonical(holes, drawn.dtype)
+        typed = _canonical(holes, series.reset_index(drop=True), drawn.dtype)
         if typed is not None:
             series = typed.set_axis(series.index)
     return completed(series, rows, drawn)

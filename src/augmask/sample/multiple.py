@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -197,8 +198,14 @@ def completed(series: pd.Series, rows: Any, values: pd.Series) -> pd.Series:
         return pd.Series(cells, index=series.index)
     # some cell of the column is not of the type that was learned
     mixed = series.astype(object)
-    mixed.iloc[rows] = values.to_numpy(dtype=object)
-    return mixed.infer_objects()
+    new = values.to_numpy(dtype=object)
+    own = pd.api.types.infer_dtype(series, skipna=True)
+    if own in ("string", "decimal"):
+        # a file takes no column of two types
+        make = str if own == "string" else lambda value: Decimal(str(value))
+        new = np.array([None if pd.isna(v) else make(v) for v in new], dtype=object)
+    mixed.iloc[rows] = new
+    return mixed.astype(series.dtype) if own == "string" else mixed.infer_objects()
 
 
 def _summarised(

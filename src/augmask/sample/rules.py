@@ -336,11 +336,15 @@ def restored_rules(
             levels = tuple(tuple(found) for found in facts["levels"])
             seen = arrays.get(str(i))
             sizes = [len(found) for found in levels]
-            if seen is not None and not (
-                seen.ndim == 2
-                and seen.shape[1] == len(sizes) == len(rule.columns)
-                and (seen >= 0).all()
-                and (seen < sizes).all()
+            if (seen is None) != (not levels) or not (
+                seen is None
+                or (
+                    seen.ndim == 2
+                    and seen.dtype.kind in "iu"
+                    and seen.shape[1] == len(sizes) == len(rule.columns)
+                    and (seen >= 0).all()
+                    and (seen < sizes).all()
+                )
             ):
                 raise ValueError(f"the stored rule {rule.text} does not fit its levels")
             rules.append(replace(rule, levels=levels, seen=seen))

@@ -8,14 +8,15 @@ column, so adding such a column changes no bit of the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.errors import DataError, SchemaError
+from augmask.errors import ArtifactError, DataError, SchemaError
 from augmask.rng import stream
 from augmask.table.carrier import Layout, Table
 from augmask.table.cells import Cells, read_cells
@@ -25,7 +26,15 @@ from augmask.table.decode import (
     learned_series,
     origin,
 )
-from augmask.table.recover import instants, to_boolean, to_datetime, to_float
+from augmask.table.recover import (
+    instants,
+    is_code_like,
+    number_share,
+    to_boolean,
+    to_datetime,
+    to_float,
+    to_integer,
+)
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import NUMERIC, Column, Schema
 
@@ -83,6 +92,63 @@ def numbers_of(cells: Cells, column: Column) -> npt.NDArray[np.float64]:
     return numbers.values - origin(column)
 
 
+def _said(level: str) -> Any:
+    """Return the number or truth that a text stands for, if it is one."""
+    if level.strip().lower() in ("true", "false"):
+        return level.strip().lower() == "true"
+    if not number_share([level]).all() or is_code_like([level]):
+        return None
+    try:
+        return int(level)
+    except ValueError:
+        return float(level)
+
+
+def _as_written(cells: Cells, levels: Sequence[str]) -> Cells:
+    """Return numbers or truths as the levels that are written so.
+
+    A file makes numbers of digits that were learned as text.
+    """
+    meant: dict[Any, list[str]] = {}
+    for level in levels:
+        meant.setdefault(_said(level), []).append(level)
+    alone = {value: found[0] for value, found in meant.items() if len(found) == 1}
+    alone.pop(None, None)
+    truths = cells.form == "boolean"
+    known = {v: level for v, level in alone.items() if isinstance(v, bool) == truths}
+    codes, seen = cells.coded
+    texts = np.array([known.get(value, "") for value in seen.tolist()], object)
+    values = np.full(len(cells.values), "", object)
+    values[cells.observed] = texts[codes]
+    return replace(cells, form="text", values=values)
+
+
+def level_places(cells: Cells, column: Column) -> npt.NDArray[np.int64]:
+    """Return which of `every_level` each cell is, -1 for what is none of them."""
+    levels = column.every_level
+    found = np.full(len(cells.values), -1, np.int64)
+    if isinstance(levels[0], str):
+        plain = cells
+        if cells.form != "text":
+            plain = _as_written(cells, levels)
+        codes, seen = plain.coded
+        place = pd.Index(levels, dtype=object).get_indexer(seen.astype(object))
+        if plain is not cells and not (place >= 0).any():
+            raise _refuse(column, cells)
+        found[cells.observed] = place[codes]
+        return found
+    # Whole numbers may be stored as floats, as objects, or as text.
+    whole = all(isinstance(level, int) for level in levels)
+    numbers = (to_integer(cells) if whole else None) or to_float(cells)
+    exact = whole and numbers is not None and numbers.form == "integer"
+    index = pd.Index(np.array(levels, np.int64 if exact else np.float64))
+    # neighbours beyond 2**53 are one float
+    if numbers is None or not index.is_unique:
+        raise _refuse(column, cells)
+    found[cells.observed] = index.get_indexer(numbers.seen)
+    return found
+
+
 def codes_of(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
     """Return level codes, -1 for a value that is no level."""
     if cells.form == "empty":
@@ -92,18 +158,7 @@ def codes_of(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
         if truth is None:
             raise _refuse(column, cells)
         return truth.values.astype(np.int32)
-    levels = column.every_level
-    if isinstance(levels[0], str):
-        codes, seen = cells.coded
-        place = pd.Index(levels, dtype=object).get_indexer(seen.astype(object))
-        found = np.full(len(cells.values), -1, np.int64)
-        found[cells.observed] = place[codes]
-    else:
-        # Whole numbers may be stored as floats, as objects, or as text.
-        values = to_float(cells)
-        if values is None:
-            raise _refuse(column, cells)
-        found = pd.Index(np.array(levels, np.float64)).get_indexer(values.values)
+    found = level_places(cells, column)
     capped: npt.NDArray[np.int32] = np.minimum(found, len(column.levels)).astype("i4")
     return capped
 
@@ -233,6 +288,12 @@ class Codec:
                 f"codes of feature {layout.cat_names[worst]!r} must lie in 0 .. "
                 f"{cards[worst] - 1}, got {cat[:, worst].min()} .. "
                 f"{cat[:, worst].max()}"
+            )
+        if not np.isfinite(num).all():
+            worst = int(np.argmin(np.isfinite(num).all(axis=0)))
+            raise ArtifactError(
+                f"the model gives numbers that are not finite in column "
+                f"{layout.num_names[worst]!r}; fit it again"
             )
         seed = int(rng.integers(2**63))
         num_at = {name: i for i, name in enumerate(layout.num_names)}

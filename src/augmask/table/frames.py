@@ -1,18 +1,20 @@
 """Tables come in: pandas, polars, Arrow, or a path.
 
 Whatever the source, the result is a pandas frame with unique column names, at least
-one row and one column. Arrow's whole numbers and booleans arrive as nullable types, so
-a hole never turns them into floats on the way in.
+one row and one column. Whole numbers with holes, and Arrow's booleans, arrive as
+nullable types: a hole never turns them into floats on the way in.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import math
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +22,8 @@ import pandas as pd
 import pyarrow as pa
 
 from augmask.errors import DataError
+from augmask.files import is_plain
+from augmask.table.csv_cells import true_cells
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
 
@@ -48,11 +52,18 @@ def _check_labels(labels: Iterable[Any], source: str) -> None:
     if not labels:
         raise DataError(f"a table needs at least one column, {source} has none")
     for label in labels:
-        if not isinstance(label, (str, int, float)):
+        number = isinstance(label, int | float) and not isinstance(label, bool)
+        if not isinstance(label, str) and not (number and math.isfinite(label)):
             raise DataError(
                 f"column names must be text or numbers, {source} has {label!r}; "
                 "rename it"
             )
+        try:
+            str(label).encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"column names must be valid Unicode, {source} has {label!a}; rename it"
+            ) from error
     twice = [name for name, n in Counter(str(c) for c in labels).items() if n > 1]
     if twice:
         raise DataError(
@@ -105,22 +116,24 @@ def _read_csv(path: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
         # A line longer than the header is only a warning in pandas, and loses data.
         warnings.simplefilter("error", pd.errors.ParserWarning)
+        read = partial(
+            pd.read_csv,
+            path,
+            encoding="utf-8-sig",
+            low_memory=False,
+            index_col=False,
+            # In a file of one column a blank line is a hole, not an empty line.
+            skip_blank_lines=len(header) > 1,
+        )
         try:
-            frame = pd.read_csv(
-                path,
-                encoding="utf-8-sig",
-                low_memory=False,
-                index_col=False,
-                # In a file of one column a blank line is a hole, not an empty line.
-                skip_blank_lines=len(header) > 1,
-            )
+            frame = read()
         except (pd.errors.ParserError, pd.errors.ParserWarning):
             _check_widths(path, len(header))
             raise
     # pandas fills short lines with holes. They can only end in the last column.
     if len(header) > 1 and len(frame) and frame.iloc[:, -1].isna().any():
         _check_widths(path, len(header))
-    return frame
+    return true_cells(frame, path, lambda at: read(usecols=at, dtype="str"))
 
 
 def _nullable(kind: pa.DataType) -> Any:
@@ -133,9 +146,18 @@ def _nullable(kind: pa.DataType) -> Any:
     return None
 
 
+def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of an extension type as the plain one that it is stored as."""
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column
+    plain = [chunk.storage for chunk in column.chunks]
+    return pa.chunked_array(plain, column.type.storage_type)
+
+
 def _from_arrow(table: pa.Table, source: str, ours: bool = False) -> pd.DataFrame:
     """Return a frame; what a table of ours holds is given back column by column."""
     _check_labels(table.column_names, source)
+    table = pa.table([_stored(column) for column in table.columns], table.column_names)
     frame = table.to_pandas(
         types_mapper=_nullable,
         date_as_object=False,
@@ -158,6 +180,8 @@ def _read_path(path: Path) -> pd.DataFrame:
         raise DataError(
             f"a table's file name must end in {', '.join(SUFFIXES)}, got {path.name}"
         )
+    if not is_plain(path):
+        raise DataError(f"a table must be a plain file, {path} is a pipe or a device")
     try:
         if name.endswith((".csv", ".csv.gz")):
             return _read_csv(path)

@@ -17,6 +17,10 @@ import numpy as np
 
 from augmask.table.cells import AnyArray, Cells
 
+# A form is stored in digits, of which numbers and texts have no more than this.
+MOST_DIGITS = 1_000
+MOST_VALUES = 10**MOST_DIGITS
+
 # Below this many values, distinct is what any column looks like.
 MIN_ROWS = 20
 _NEARLY_ALL = 0.95
@@ -103,6 +107,8 @@ def _counter(levels: list[str]) -> dict[str, Any] | None:
     prefix, suffix = ends.pop()
     runs = [m.group(2) for m in parts if m]
     widths = {len(run) for run in runs}
+    if max(widths) > MOST_DIGITS:
+        return None
     padded = len(widths) == 1 or any(run[0] == "0" for run in runs)
     return {
         "make": "counter",
@@ -116,13 +122,17 @@ def _counter(levels: list[str]) -> dict[str, Any] | None:
 def _template(levels: list[str]) -> dict[str, Any] | None:
     """Return the characters of each position when all values have one length."""
     width = len(levels[0])
-    if width == 0 or any(len(level) != width or "\0" in level for level in levels):
+    if not 0 < width <= MOST_DIGITS or any(
+        len(level) != width or "\0" in level for level in levels
+    ):
         return None
     table = np.array(levels, dtype=f"U{width}").view("U1").reshape(-1, width)
     slots = ["".join(np.unique(table[:, i]).tolist()) for i in range(width)]
     size = 1
     for slot in slots:
         size *= len(slot)
+    if size > MOST_VALUES:
+        return None
     step = max(int(size * 0.6180339887), 1)
     while gcd(step, size) > 1:
         step += 1
@@ -233,9 +243,35 @@ def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
     return np.array(values, dtype=object)
 
 
+def _is_bounded(form: Mapping[str, Any]) -> bool:
+    """Say whether the numbers and texts of a stored form are of possible sizes."""
+    make = form.get("make")
+    whole = {k: v for k, v in form.items() if type(v) is int}
+    texts = {k: v for k, v in form.items() if isinstance(v, str)}
+    if make == "number":
+        return whole.keys() >= {"next", "step"}
+    if make == "counter":
+        return (
+            whole.keys() >= {"next", "width"}
+            and texts.keys() >= {"prefix", "suffix"}
+            and 0 <= whole["width"] <= MOST_DIGITS
+            and 0 <= whole["next"] <= MOST_VALUES
+        )
+    if make == "template":
+        slots, numbers = form.get("slots"), ("first", "step", "fresh")
+        return (
+            isinstance(slots, list | tuple)
+            and len(slots) <= MOST_DIGITS
+            and all(isinstance(slot, str) and slot for slot in slots)
+            and all(re.fullmatch(r"[0-9]{1,1001}", texts.get(k, "")) for k in numbers)
+            and form.get("lap") in (0, 1)
+        )
+    return make == "placeholder" and "prefix" in texts
+
+
 def check_form(form: Mapping[str, Any]) -> bool:
     """Say whether a stored form can make values; stored files may be tampered with."""
     try:
-        return len(fresh_values(form, 0, 2)) == 2
+        return _is_bounded(form) and len(fresh_values(form, 0, 2)) == 2
     except (KeyError, TypeError, ValueError, ArithmeticError, IndexError):
         return False

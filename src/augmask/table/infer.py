@@ -345,10 +345,13 @@ def hole_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     >>> hole_mask(frame, infer_schema(frame, {"age": {"holes": -9}}))["age"].tolist()
     [False, True, True]
     """
-    holes = [
-        ~read_cells(frame[label], str(label), schema[str(label)].holes).observed
-        for label in frame.columns
-    ]
+    codes = {column.name: column.holes for column in schema}
+    holes = []
+    for label in frame.columns:
+        name = str(label)
+        # of a column that it does not know, the schema itself says so
+        found = codes[name] if name in codes else schema[name].holes
+        holes.append(~read_cells(frame[label], name, found).observed)
     return pd.DataFrame(np.stack(holes, axis=1), frame.index, frame.columns)
 
 

@@ -11,6 +11,9 @@ from augmask.table.overrides import toml_value
 if TYPE_CHECKING:
     from augmask.table.schema import Column
 
+# A float holds so many whole numbers and no more.
+EXACT = 2**53
+
 
 def listed(values: tuple[Any, ...], most: int = 5) -> str:
     """Return the first few values as text, and how many there are."""
@@ -117,3 +120,16 @@ def schema_notes(columns: tuple[Column, ...]) -> Iterator[str]:
     empty = [column for column in columns if column.kind == "all-missing"]
     if empty:
         yield f"returned empty, because nothing was observed: {_named(empty)}"
+    wide = [
+        column
+        for column in columns
+        if column.kind in ("integer", "datetime")
+        and column.low is not None
+        and column.high is not None
+        and column.high - column.low >= EXACT
+    ]
+    if wide:
+        yield (
+            f"spread over more than 2**53 steps: {_named(wide)}; generated values are "
+            "right in about 15 digits, those after them are rounded"
+        )

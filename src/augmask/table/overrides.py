@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from augmask.errors import SchemaError, did_you_mean
+from augmask.errors import SchemaError, did_you_mean, shown
 from augmask.files import written_whole
-from augmask.values import shown
 
 Kind = Literal[
     "integer",
@@ -103,7 +102,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
         if not ok:
             expected = {
                 "hole": "'unknown' or 'level'",
-                "holes": "a list of codes",
+                "holes": "a list of codes, each a text or a finite number",
                 "levels": "a list of different levels",
                 "ordered": "true or false",
                 "decimals": f"a whole number from 0 to {MAX_DECIMALS}",

@@ -149,7 +149,7 @@ def to_datetime(cells: Cells) -> Cells | None:
     return replace(cells, form="datetime", values=values, dtype=dtype, tz=tz)
 
 
-def _is_code_like(texts: AnyArray) -> bool:
+def is_code_like(texts: Sequence[str] | AnyArray) -> bool:
     """Say whether number-like texts are codes: leading zeros would be lost."""
     return any(_CODE.fullmatch(text) for text in texts)
 
@@ -180,7 +180,7 @@ def recover(cells: Cells) -> Cells:
 def numbers_in_text(cells: Cells, holes: tuple[Any, ...]) -> Cells | None:
     """Return text as numbers when it holds nothing else and that is what it means."""
     codes, levels = cells.coded
-    if not number_share(levels).all() or _is_code_like(levels):
+    if not number_share(levels).all() or is_code_like(levels):
         return None
     # Someone who writes digits as text and hardly ever twice means a key.
     digits = all(level.isdigit() for level in levels)

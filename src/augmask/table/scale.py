@@ -38,6 +38,9 @@ Floats = npt.NDArray[np.float64]
 # into a processor's cache, however long the column is.
 PIECE = 65_536
 
+# Columns of smaller numbers than this are scaled in a unit of their own.
+NEXT_TO_ZERO = 2.0**-900
+
 # Scores stay within this distance of 0 and 1, so the extremes land on about +-5.2.
 TAIL = 1e-7 - float(np.spacing(1))
 
@@ -94,6 +97,19 @@ def _between(u: Floats, q: Floats) -> Floats:
     at += points[at + 1] <= u
     at = np.minimum(at, last - 1)
     return np.where(u < 1.0, slopes[at] * (u - points[at]) + q[at], q[-1])
+
+
+def _interpolated(x: Floats, xs: Floats, ys: Floats) -> Floats:
+    """Interpolate like `np.interp`, also where the slope is beyond a float.
+
+    Between two numbers next to zero it is; a value there is taken for the lower one.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.interp(x, xs, ys)
+    lost = ~((found >= ys[0]) & (found <= ys[-1]))
+    if lost.any():
+        found[lost] = ys[np.maximum(np.searchsorted(xs, x[lost], "right") - 1, 0)]
+    return found
 
 
 def _points(count: int, halves: int) -> Floats:
@@ -197,10 +213,13 @@ class QuantileNormal:
 
     def _scores(self, x: Floats, rng: np.random.Generator | None) -> Floats:
         references, q = self._curve
+        if max(abs(q[0]), abs(q[-1])) < NEXT_TO_ZERO:
+            # exact, and slopes of such numbers are then no longer beyond a float
+            x, q = x * 2.0**600, q * 2.0**600
         # Ties make the quantile function flat; the two one-sided interpolations are
         # the ends of a repeated value's flat stretch.
-        left = np.interp(x, q, references)
-        right = -np.interp(-x, -q[::-1], -references[::-1])
+        left = _interpolated(x, q, references)
+        right = -_interpolated(-x, -q[::-1], -references[::-1])
         u = (left + right) / 2
         if q[0] == q[-1]:
             u = np.full_like(u, 0.5)

@@ -197,6 +197,8 @@ class Column:
         bad = (
             (self.dtype == "category" and not named <= set(self.categories))
             or (numeric and not ranged)
+            or (self.kind in ("integer", "datetime") and not _are_64_bits(self))
+            or len({isinstance(level, str) for level in named}) > 1
             or (self.kind == "datetime" and self.unit is None)
             or (self.kind == "constant" and self.value is None)
             or (self.kind == "identifier" and self.form is None)
@@ -235,6 +237,11 @@ def _are_levels(value: object) -> bool:
 
 def _are_different(value: Any) -> bool:
     return _are_levels(value) and len(set(value)) == len(value)
+
+
+def _are_64_bits(column: Column) -> bool:
+    bounds = (column.low, column.high)
+    return all(type(v) is int and -(2**63) <= v < 2**63 for v in bounds)
 
 
 def _are_counts(value: object) -> bool:

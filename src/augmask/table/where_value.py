@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask.errors import ConditionError, did_you_mean
-from augmask.table.cells import type_name
+from augmask.errors import ConditionError, did_you_mean, shown
+from augmask.table.cells import MAX_NUMBER, type_name
 from augmask.table.recover import NUMPY_UNITS
 from augmask.table.schema import NUMERIC, Column
+
+QUOTE = "'"
 
 
 def _plain(value: Any) -> Any:
@@ -23,15 +25,17 @@ def _plain(value: Any) -> Any:
 def _wrong(column: Column, value: Any, holds: str) -> ConditionError:
     return ConditionError(
         f"column {column.name!r} holds {holds}, so it cannot be compared with the "
-        f"{type_name(value)} {str(value)[:40]!r}"
+        f"{type_name(value)} {shown(value, 40).strip(QUOTE)!r}"
     )
 
 
 def _number(column: Column, value: Any) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _wrong(column, value, "numbers")
-    if math.isnan(value):
-        raise _wrong(column, value, "numbers")
+    # Python cannot make a float of such a number to look at it
+    endless = isinstance(value, int) and abs(value) > MAX_NUMBER
+    if endless or math.isnan(value):
+        raise _wrong(column, value, f"numbers up to {MAX_NUMBER:g}")
     return value
 
 
@@ -77,8 +81,8 @@ def _level(column: Column, value: Any) -> Any:
         raise _wrong(column, value, f"{holds} such as {levels[0]!r}")
     if value not in levels:
         raise ConditionError(
-            f"column {column.name!r} has no level {value!r}"
-            + did_you_mean(str(value), map(str, levels))
+            f"column {column.name!r} has no level {shown(value)}"
+            + did_you_mean(shown(value).strip("'"), map(str, levels))
         )
     return levels[levels.index(value)]
 

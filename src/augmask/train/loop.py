@@ -19,6 +19,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from augmask.diffusion.base import diagnostics, recover
 from augmask.errors import TrainingDiverged
 from augmask.progress import Progress, silent
 from augmask.train import parallel
-from augmask.train.checkpoint import Checkpoint
+from augmask.train.checkpoint import Checkpoint, check_state
 from augmask.train.lane import Lane
 from augmask.train.stack import stacked
 from augmask.train.trainer import Trainer
@@ -50,6 +51,8 @@ LATE = 0.8
 # cells are held out, and the lowest of many noisy values is luck.
 SMOOTHED = 3
 
+HISTORY = ("step", "loss", "held_out", "lr", "seconds")
+
 
 @dataclass
 class Run:
@@ -70,6 +73,23 @@ class Run:
         """Return the part that is not tensors."""
         hidden = ("best_weights",)
         return {k: v for k, v in vars(self).items() if k not in hidden}
+
+    @classmethod
+    def from_facts(cls, facts: Any) -> Run:
+        """Rebuild from `facts()`; raises `ValueError` on what no run has done."""
+        run = cls(**facts)
+        known = cls()
+        for name, value in facts.items():
+            counts = type(value) is int or name == "seconds"
+            if type(value) is not type(getattr(known, name)) or (
+                counts and not value >= 0
+            ):
+                raise ValueError(f"{name} of a run cannot be {value!r}")
+        for row in run.history:
+            numbers = isinstance(row, dict) and row.keys() == set(HISTORY)
+            if not numbers or not all(type(v) is float for v in row.values()):
+                raise ValueError("the history of a run has rows of numbers")
+        return run
 
 
 def _look_every(trainer: Trainer) -> int:
@@ -144,10 +164,15 @@ def steps(
     settings = trainer.settings
     run = Run()
     saved = checkpoint.load() if checkpoint else None
-    if saved:
+    if saved and checkpoint:
         tensors, facts = saved
-        trainer.restore(tensors)
-        run = Run(**facts)
+        try:
+            check_state(tensors, trainer.state())
+            run = Run.from_facts(facts)
+            trainer.restore(tensors)
+        # a generator says in its own way that a state is none
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise checkpoint.refusal(str(error)) from error
         if "best" in tensors:
             run.best_weights = tensors["best"].to(trainer.device)
         if parallel.rank() and f"noise/{parallel.rank()}" not in tensors:

@@ -61,7 +61,7 @@ class Shuffle:
             self._cursor += len(part)
             size -= len(part)
             parts.append(part)
-            if self._cursor == len(order):
+            if self._cursor >= len(order):
                 self._epoch, self._cursor, self._now = self._epoch + 1, 0, None
         return (torch.cat(parts) if len(parts) > 1 else parts[0]).long()
 
@@ -110,6 +110,10 @@ class Shuffle:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Go back to a state from `state()`."""
+        cursor, epoch = state["position"].tolist()
+        pairs = len(self._completions.table) * self._completions.n_draws
+        if not (0 <= cursor < pairs and epoch >= 0):
+            raise ValueError(f"there is no row {cursor} of pass {epoch}")
         self._generator.set_state(state["generator"].cpu())
-        self._cursor, self._epoch = state["position"].tolist()
+        self._cursor, self._epoch = cursor, epoch
         self._now = self._next = None

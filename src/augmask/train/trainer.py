@@ -276,6 +276,8 @@ class Trainer:
         noise = state.get(f"noise/{parallel.rank()}", state["noise"])
         self.noise.set_state(noise.cpu())
         steps, self.caution = state["counters"].tolist()
+        if not (0 <= steps <= self.settings.steps and steps == int(steps)):
+            raise ValueError(f"a run of {self.settings.steps} steps is not at {steps}")
         self.steps_done = int(steps)
         self.data.restore(_part(state, "data"))
         for name, value in self._tensors().items():

@@ -1,0 +1,219 @@
+"""What a model file claims is bounded by what it holds, before anything is built."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import tracemalloc
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.sealed import Parts, read_parts, with_arrays, with_manifest, write_parts
+
+from augmask import AugMask, load
+from augmask.errors import ArtifactError
+
+TINY = {"steps": 2, "width": 8, "depth": 1, "time_width": 8, "sampling_steps": 4}
+N = 60
+
+
+def make_frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "kg": rng.normal(70, 9, N).round(1),
+            "age": rng.integers(20, 90, N).astype(float),
+            "job": rng.choice(["smith", "cook", "clerk"], N),
+            "smokes": rng.choice([True, False], N).astype(object),
+            "day": pd.date_range("2020", periods=N, tz="Europe/Paris"),
+        }
+    ).mask(rng.random((N, 5)) < 0.2)
+    frame["grade"] = pd.Categorical(rng.choice(["a", "b"], N), ["a", "b", "c"])
+    frame.insert(0, "key", [f"k{i:05d}" for i in range(N)])
+    frame["code"] = rng.permutation([f"{a}{b:02d}x" for a in "pqr" for b in range(20)])
+    frame["land"] = "DE"
+    return frame
+
+
+@pytest.fixture(scope="module", params=["cdtd", "tabdiff", "tabddpm"])
+def parts(request, tmp_path_factory) -> Parts:
+    path = tmp_path_factory.mktemp(request.param) / "m.augmask"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = AugMask(
+            request.param, "ecdf", preset="fast", options=TINY, device="cpu"
+        )
+        model.fit(make_frame()).save(path)
+    return read_parts(path)
+
+
+def refused(path: Path) -> str:
+    """Load a file that must be refused, soon and in little memory; return why."""
+    began = time.process_time()
+    tracemalloc.start()
+    with pytest.raises(ArtifactError) as told:
+        load(path, "cpu")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100e6
+    assert time.process_time() - began < 5
+    return str(told.value)
+
+
+def column(manifest, name):
+    return next(c for c in manifest["schema"]["columns"] if c["label"] == name)
+
+
+def put(*keys, value):
+    """Return a change of one value deep in a manifest."""
+
+    def change(manifest):
+        for key in keys[:-1]:
+            if isinstance(key, tuple):
+                manifest = column(manifest, key[1])
+            else:
+                manifest = manifest[key]
+        manifest[keys[-1]] = value
+
+    return change
+
+
+CLAIMS = {
+    "width": put("settings", "network", "width", value=10**9),
+    "depth": put("settings", "network", "depth", value=10**6),
+    "time width": put("settings", "network", "time_width", value=10**9),
+    "no network": put("settings", "network", value=[["width", 3]]),
+    "nan in the network": put("settings", "network", "anchor", value=[[[]]]),
+    "ensemble": put("parameters", "ensemble", value=10**5),
+    "half an ensemble": put("parameters", "ensemble", value=1.5),
+    "ensemble as text": put("parameters", "ensemble", value="1"),
+    "reserved": put("layout", "reserved", value=10**9),
+    "steps of the sampler": put("settings", "sampling_steps", value=10**9),
+    "solver": put("settings", "solver", value="by hand"),
+    "identifier width": put(("column", "key"), "form", "width", value=10**9),
+    "identifier number": put(("column", "key"), "form", "next", value=10**4000),
+    "identifier slots": put(
+        ("column", "code"), "form", "slots", value=["ab" * 9] * 10**5
+    ),
+    "time zone": put(("column", "day"), "tz", value="Europe/Atlantis"),
+    "time zone in the dtype": put(
+        ("column", "day"), "dtype", value="datetime64[ns, Mars]"
+    ),
+    "dtype of dates": put(("column", "day"), "dtype", value="float64"),
+    "dtype of text": put(("column", "job"), "dtype", value="float64"),
+    "dtype of numbers": put(("column", "kg"), "dtype", value="datetime64[ns]"),
+    "dtype of keys": put(("column", "key"), "dtype", value="int64"),
+    "dtype of a constant": put(("column", "land"), "dtype", value="timedelta64[s]"),
+    "bounds": put(("column", "age"), "high", value=10**400),
+    "levels": put(("column", "job"), "levels", value=["smith", 3, True]),
+    "rules of one word": put("rules", value="own"),
+    "rules of a number": put("rules", value=5),
+    "order of nothing": put("rules", value=[{"order": "kg <= job"}]),
+    "combination of lists": put(
+        "rules", value=[{"combination": ["job", "grade"], "levels": [[[]], [[]]]}]
+    ),
+    "holes of nothing": put("holes", "factors", value=[{"columns": [0]}]),
+    "holes of all": put("holes", "levels", value=[[{}]] * 9),
+    "augmenter": put("parameters", "augmenter", value=["lgbm-s"]),
+    "supervise": put("parameters", "supervise", value={}),
+    "seed": put("parameters", "seed", value=-3),
+    "backbone": put("parameters", "backbone", value=7),
+    "training": put("training", value=["steps"]),
+    "preset": put("preset", value=[1]),
+}
+
+
+@pytest.mark.parametrize("change", CLAIMS.values(), ids=CLAIMS.keys())
+def test_claims_beyond_the_file_are_refused(parts, change, tmp_path):
+    path = tmp_path / "m.augmask"
+
+    write_parts(path, with_manifest(parts, change))
+    refused(path)
+
+
+def test_the_columns_are_those_that_the_claims_are_about(parts):
+    kinds = {
+        c["label"]: c["kind"]
+        for c in json.loads(parts["manifest.json"])["schema"]["columns"]
+    }
+    assert kinds["key"] == kinds["code"] == "identifier"
+    assert (kinds["land"], kinds["age"]) == ("constant", "integer")
+
+
+def first(arrays, start):
+    return next(name for name in arrays if name.startswith(start))
+
+
+def cast(start, dtype):
+    def change(arrays):
+        name = first(arrays, start)
+        arrays[name] = arrays[name].astype(dtype)
+
+    return change
+
+
+def replaced(start, array):
+    return lambda arrays: arrays.update({first(arrays, start): array})
+
+
+ARRAYS = {
+    "weights of doubles": cast("weights/", np.float64),
+    "weights of codes": cast("weights/", np.int32),
+    "weights of halves": cast("weights/", np.float16),
+    "a weight more": lambda arrays: arrays.update({"weights/more": np.zeros(3)}),
+    "a weight of another shape": replaced("weights/", np.zeros((3, 1), np.float32)),
+    "a scaling of texts": replaced("codec/", np.zeros((2, 2), np.uint8)),
+    "histories of two lengths": replaced("history/", np.zeros(1000)),
+    "a history of a matrix": replaced("history/", np.zeros((2, 2))),
+    "edges that are no row": replaced("holes/edges", np.zeros((2, 2))),
+    "edges that fall": replaced("holes/edges", np.array([3.0, np.nan, 1.0])),
+    "no history": lambda arrays: [
+        arrays.pop(name) for name in list(arrays) if name.startswith("history/")
+    ],
+}
+
+
+@pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS.keys())
+def test_arrays_that_no_model_has_are_refused(parts, change, tmp_path):
+    path = tmp_path / "m.augmask"
+    write_parts(path, with_arrays(parts, change))
+    refused(path)
+
+
+def test_numbers_that_json_does_not_have_are_refused(parts, tmp_path):
+    path = tmp_path / "m.augmask"
+    text = parts["manifest.json"].replace(b'"missing": ', b'"missing": NaN, "x": ', 1)
+    assert text != parts["manifest.json"]
+    write_parts(path, parts | {"manifest.json": text})
+    assert "not JSON" in refused(path)
+
+
+def test_only_a_plain_file_is_read(tmp_path):
+    pipe = tmp_path / "m.augmask"
+    os.mkfifo(pipe)
+    assert "plain file" in refused(pipe)
+    assert "plain file" in refused(Path("/dev/zero"))
+
+
+def test_weights_that_lead_to_no_number_are_named_when_rows_are_drawn(parts, tmp_path):
+    path = tmp_path / "m.augmask"
+
+    def burst(arrays):
+        for name, array in arrays.items():
+            if name.startswith("weights/") and array.dtype == np.float32:
+                arrays[name] = np.full_like(array, 3e38)
+
+    write_parts(path, with_arrays(parts, burst))
+    model = load(path, "cpu")
+    with pytest.raises(ArtifactError, match="not finite"):
+        model.sample(3)
+
+
+def test_what_was_not_touched_loads(parts, tmp_path):
+    path = tmp_path / "m.augmask"
+    write_parts(path, parts)
+    assert len(load(path, "cpu").sample(3)) == 3

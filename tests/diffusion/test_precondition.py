@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal, norm
 from augmask.diffusion import build_backbone, edm
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
+from augmask.diffusion.nets import DirectPath
 from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
 from augmask.errors import UsageError
@@ -233,3 +234,66 @@ def test_the_published_model_keeps_nothing_of_it():
     assert not [name for name in model.state_dict() if "known" in name]
     with pytest.raises(UsageError, match="precondition must be one of"):
         build_backbone("cdtd", layout, 0, precondition="row", **SMALL)
+
+
+def test_gradients_are_the_same_bits_with_two_threads():
+    """As the law says of all backbones with their default keywords."""
+    table = make_table()
+    model = untrained(table).float()
+    batch = Batch(torch.from_numpy(table.num).float(), torch.from_numpy(table.cat))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        runs = []
+        for _ in range(4):
+            loss = model.cell_loss(batch, torch.Generator().manual_seed(0)).main.mean()
+            runs.append(
+                torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+            )
+    finally:
+        torch.set_num_threads(before)
+    for run in runs[1:]:
+        for a, b in zip(runs[0], run, strict=True):
+            assert a is None or torch.equal(a, b)
+
+
+def test_a_direct_path_is_linear_in_the_row_and_shut_at_first():
+    path = DirectPath(3, 2, 4)
+    generator = torch.Generator().manual_seed(0)
+    x, time = torch.randn(5, 3, generator=generator), torch.randn(5, 4)
+    assert not path(x, time).any()
+    with torch.no_grad():
+        for p in path.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator))
+    torch.testing.assert_close(path(3 * x, time), 3 * path(x, time))
+    assert not torch.allclose(path(x, time), path(x, time[:1]))
+
+
+def test_a_short_training_keeps_a_strong_pair_among_many_categories():
+    """What a wide table lost: two numbers beside 40 columns that tell nothing."""
+    n, steps = 2000, 60
+    rng = np.random.default_rng(0)
+    num = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], n)
+    cat = rng.integers(0, 4, (n, 40))
+    layout = Layout(("x", "y"), tuple(f"c{j}" for j in range(40)), 40 * (4,))
+    table = Table(num, cat, np.ones((n, 42), dtype=bool), layout)
+    found = {}
+    for how in ("cell", "table"):
+        model = build_backbone("cdtd", layout, 0, precondition=how, **SMALL)
+        model.init_from_data(table)
+        adam = torch.optim.Adam(model.parameters(), 2e-3)
+        for step in range(steps):
+            rows = slice(100 * (step % 20), 100 * (step % 20 + 1))
+            batch = Batch(
+                torch.from_numpy(num[rows]).float(), torch.from_numpy(cat[rows])
+            )
+            noise = torch.Generator().manual_seed(step)
+            adam.zero_grad()
+            model.cell_loss(batch, noise).main.mean().backward()
+            adam.step()
+        made = model.sample(
+            1000, torch.Generator().manual_seed(0), 40, solver="multistep"
+        )
+        found[how] = float(np.corrcoef(made.num.T)[0, 1])
+    assert found["cell"] < 0.5
+    assert found["table"] == pytest.approx(0.9, abs=0.05)

@@ -26,7 +26,13 @@ from torch.nn.functional import embedding, normalize
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.cdtd_back import CDTDWay
-from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
+from augmask.diffusion.nets import (
+    DirectPath,
+    RandomFourier,
+    TimeEmbedding,
+    mlp,
+    product,
+)
 from augmask.diffusion.noise import Noise, log_time, low_discrepancy, normal_like
 from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
@@ -51,13 +57,21 @@ PROBE_LEVELS = (0.05, 20.0)
 class Denoiser(nn.Module):
     """Noisy row and time in, clean numbers (before preconditioning) and logits out.
 
+    With `direct` a linear path leads past the hidden layers, see `DirectPath`.
+
     Shape
     -----
     - x: [B, d_num + C * e], embedded time: [B, t] or [1, t], out: [B, d_num + S]
     """
 
     def __init__(
-        self, n_in: int, n_out: int, width: int, depth: int, time_width: int
+        self,
+        n_in: int,
+        n_out: int,
+        width: int,
+        depth: int,
+        time_width: int,
+        direct: bool = False,
     ) -> None:
         super().__init__()
         self.time = TimeEmbedding(time_width)
@@ -66,6 +80,7 @@ class Denoiser(nn.Module):
         self.head = nn.Linear(width, n_out)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        self.direct = DirectPath(n_in, n_out, time_width) if direct else None
 
     def embed_time(self, log_u: Tensor) -> Tensor:
         """Embed the logarithm of the time, see `log_time`."""
@@ -74,7 +89,8 @@ class Denoiser(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
         """Predict from a scaled noisy row and its embedded time."""
-        return self.hidden.read(product(x, self.project) + time, self.head)
+        out = self.hidden.read(product(x, self.project) + time, self.head)
+        return out if self.direct is None else out + self.direct(x, time)
 
 
 class CDTD(nn.Module):
@@ -147,7 +163,8 @@ class CDTD(nn.Module):
         if precondition == "table":
             self.known = Preconditioner(self.n_num, self.ragged)
             n_in += self.n_num
-        self.net = Denoiser(n_in, self.n_num + slots, width, depth, time_width)
+        n_out, direct = self.n_num + slots, self.known is not None
+        self.net = Denoiser(n_in, n_out, width, depth, time_width, direct)
         if self.known is not None:
             # torch divides by all coordinates; here a column counts as one
             with torch.no_grad():

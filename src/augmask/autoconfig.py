@@ -21,8 +21,9 @@ SMALL_MEMBERS = 4
 SMALL_BATCH = 256
 # Of CDTD's embedding: in the published 16 dimensions categories drown the numbers.
 SMALL_CAT_WIDTH = 3
-# Steps of each member, by the observed cells: few cells are soon known by heart.
-SMALL_STEPS = ((4_000, 600), (16_000, 1_000))
+# Up to so many observed cells, so many steps of each member: few cells are soon known
+# by heart.
+SMALL_STEPS = ((8_000, 600), (16_000, 1_000))
 MOST_SMALL_STEPS = 1_500
 
 

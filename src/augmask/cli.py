@@ -125,12 +125,13 @@ def inspect(
     from augmask.missing.describe import describe
     from augmask.table.frames import read_frame
     from augmask.table.infer import hole_mask, infer_schema
+    from augmask.table.link_search import with_links
     from augmask.table.notes import absence_findings
 
     if save_schema is not None:
         check_writable(named(save_schema, "--save-schema", ".toml"))
     frame = read_frame(data)
-    found = infer_schema(frame, schema)
+    found = with_links(frame, infer_schema(frame, schema))
     facts = describe(frame, hole_mask(frame, found))
     if save_schema is not None:
         found.to_toml(save_schema)

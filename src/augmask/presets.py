@@ -14,6 +14,7 @@ from augmask.errors import UsageError, did_you_mean
 
 _BALANCED = {
     "ties": "spread",
+    "links": "keep",
     "batch": 1024,
     "steps": 12_000,
     "warmup": 500,
@@ -22,6 +23,7 @@ _BALANCED = {
 }
 _FAST = {
     "ties": "spread",
+    "links": "keep",
     "batch": 512,
     "steps": 4_000,
     "warmup": 200,

@@ -129,7 +129,7 @@ def _rules(
     rules = read_rules(asked, codec.schema)
     if not rules:
         return ()
-    rows = codec.decode(table.num, table.cat, np.random.default_rng(0))
+    rows = codec.decode(table.num, table.cat, np.random.default_rng(0), derive=False)
     named = frame.rename(columns=str)[list(codec.schema.names)]
     return learn_rules(rules, rows, ~hole_mask(named, codec.schema).to_numpy())
 

@@ -232,6 +232,7 @@ class Codec:
         cat: npt.NDArray[Any],
         rng: np.random.Generator,
         start: int = 0,
+        derive: bool = True,
     ) -> pd.DataFrame:
         """Return the complete frame of scaled numbers and codes.
 
@@ -244,6 +245,9 @@ class Codec:
             that are derived from it by column name.
         start : int
             Number of the first row in the whole output; identifiers go on from it.
+        derive : bool
+            Whether cells are derived from others where the schema says so. Not for a
+            table's own rows: what stands in a hole implies nothing.
 
         Returns
         -------
@@ -264,7 +268,8 @@ class Codec:
         seed = int(rng.integers(2**63))
         num_at = {name: i for i, name in enumerate(layout.num_names)}
         cat_at = {name: i for i, name in enumerate(layout.cat_names)}
-        cat = self._absences_kept(cat, cat_at, seed)
+        if derive:
+            cat = self._absences_kept(cat, cat_at, seed)
         columns = []
         for column in self.schema:
             if not column.learned:
@@ -283,7 +288,7 @@ class Codec:
         frame = pd.concat(columns, axis=1, ignore_index=True) if columns else None
         frame = pd.DataFrame(index=range(n)) if frame is None else frame
         frame.columns = pd.Index([column.label for column in self.schema])
-        for column in self._linked:
+        for column in self._linked if derive else ():
             others = [self.schema[n].label for n in (column.follows or {})["column"]]
             flag = None
             if needs_flag(column):

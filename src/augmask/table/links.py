@@ -137,7 +137,9 @@ def following(
             values = values.astype(np.int64)
     else:
         levels: list[Any] = column.every_level
-        place = pd.Index(levels).get_indexer(pd.Index(told))
+        kind: Any = object if isinstance(levels[0], str) else np.float64
+        index = pd.Index(np.array(levels, kind))
+        place = index.get_indexer(told) if told.dtype == kind else np.full(len(at), -1)
         at &= place >= 0
         values = [levels[i] for i in place[at]]
     if not at.any():

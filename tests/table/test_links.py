@@ -153,7 +153,23 @@ def test_generated_rows_keep_the_relation_at_its_rate():
     inside = total.between(frame["paid"].min(), frame["paid"].max())
     assert np.allclose(rows["paid"][inside], total[inside])
     assert inside.mean() > 0.9
-    assert (rows.dtypes == schools().dtypes).all()
+    pd.testing.assert_series_equal(rows.dtypes, schools().dtypes)
+
+
+def test_of_a_round_total_a_part_is_derived():
+    rng = np.random.default_rng(0)
+    loan = rng.integers(40, 1_600, ROWS) * 25
+    paid = (loan * rng.beta(1, 4, ROWS)).round(2)
+    frame = pd.DataFrame({"loan": loan, "paid": paid, "left": (loan - paid).round(2)})
+    (name, link) = find_links(frame, infer_schema(frame)).popitem()
+    assert name in ("paid", "left")
+    assert link["how"] == "difference"
+    assert link["share"] == 1
+    codec = Codec.fit(frame, linked(frame), 0)
+    table = codec.encode(frame, 0)
+    rows = codec.decode(table.num, table.cat, rng)
+    np.testing.assert_allclose(rows["paid"] + rows["left"], rows["loan"])
+    assert (rows["loan"] % 25 == 0).all()
 
 
 def test_text_and_categories_follow_too():

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from augmask.table.schema import Column
 
-HOW = ("same", "map", "sum")
+HOW = ("same", "map", "sum", "difference")
+_SIGN = {"sum": " + ", "difference": " - "}
 
 
 def link_name(column: Column) -> str:
     """Return the name of the feature that says whether a column follows another."""
     link = column.follows or {}
-    return f"{column.name} follows {' + '.join(link.get('column', []))}"
+    sign = _SIGN.get(link.get("how", ""), "")
+    return f"{column.name} follows {sign.join(link.get('column', []))}"
 
 
 def is_linked(column: Column) -> bool:
@@ -38,12 +40,10 @@ def link_text(column: Column) -> str:
     "'name' follows from code in all 900 rows"
     """
     link = column.follows or {}
-    parts = " + ".join(link["column"])
-    words = {"same": "is the same as", "map": "follows from", "sum": "is the sum"}
+    parts = _SIGN.get(link["how"], "").join(link["column"])
+    words = {"same": "is the same as", "map": "follows from"}
     share = "all" if link["share"] == 1 else f"{link['share']:.1%} of"
-    return (
-        f"{column.name!r} {words[link['how']]} {parts} in {share} {link['rows']:,} rows"
-    )
+    return f"{column.name!r} {words.get(link['how'], 'is')} {parts} in {share} {link['rows']:,} rows"
 
 
 def link_notes(columns: Iterable[Column]) -> list[str]:
@@ -79,7 +79,7 @@ def check_link(stored: Mapping[str, Any]) -> bool:
     if stored.keys() - {"pairs"} != needed or stored["how"] not in HOW:
         return False
     return (
-        len(names) == (2 if stored["how"] == "sum" else 1)
+        len(names) == (2 if stored["how"] in _SIGN else 1)
         and type(stored["share"]) is float
         and 0 <= stored["share"] <= 1
         and isinstance(pairs, list)

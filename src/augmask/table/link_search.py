@@ -139,8 +139,12 @@ def _mapped(values: _Values) -> list[tuple[str, str]]:
     return found
 
 
-def _sums(values: _Values) -> list[tuple[tuple[str, str], str]]:
-    """Return (parts, total) of numbers that add up."""
+def _sums(values: _Values) -> list[tuple[str, list[str], str]]:
+    """Return (how, from, to) of numbers that add up.
+
+    Of the three the one with the most different values is derived: a round total is
+    not the sum of any two parts.
+    """
     names = [
         name
         for name, column in values.columns.items()
@@ -165,8 +169,15 @@ def _sums(values: _Values) -> list[tuple[tuple[str, str], str]]:
         n = matter.sum(axis=0)
         share = (near & matter).sum(axis=0) / np.maximum(n, 1)
         for k in np.flatnonzero((n >= FEWEST) & (share >= SUM)):
-            if k not in (i, j):
-                found.append(((names[i], names[j]), names[k]))
+            one, two, total_name = names[i], names[j], names[k]
+            sizes = {n: len(values.levels[n]) for n in (total_name, one, two)}
+            if k in (i, j):
+                continue
+            if sizes[total_name] >= 0.9 * max(sizes.values()):
+                found.append(("sum", [one, two], total_name))
+            else:
+                part, other = sorted((one, two), key=lambda n: -sizes[n])
+                found.append(("difference", [total_name, other], part))
     return found
 
 
@@ -270,9 +281,9 @@ def find_links(
     for *_, x, y, link in guesses:
         if y not in found and not leads_to(x, y):
             found[y] = link
-    for parts, total in _sums(values):
-        if total not in asked:
-            take("sum", list(parts), total)
+    for how, sources, name in _sums(values):
+        if name not in asked:
+            take(how, sources, name)
     return found
 
 

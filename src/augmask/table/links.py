@@ -8,8 +8,8 @@ elsewhere. The column itself is encoded as ever. In decoding, where the feature 
 yes, the cell is what the other column implies. Without an exception in the table there
 is no feature: the cell always follows.
 
-A link is plain data in the schema: `column`, `how` (`same`, `map` or `sum`), `share` of
-the `rows` with both cells in which it holds, the `pairs` of a map.
+A link is plain data in the schema: `column`, `how` (see `link_facts`), `share` of the
+`rows` with both cells in which it holds, the `pairs` of a map.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Values = npt.NDArray[Any]
 # Kinds that can follow or be followed. Dates come in too many spellings.
 LINKED = ("integer", "float", "category", "boolean")
 # Sums are equal but for rounding noise.
-NOISE = 1e-9
+NOISE = 1e-7
 
 
 def _objects(values: Any, missing: Bools) -> Values:
@@ -70,6 +70,9 @@ def implied(link: Mapping[str, Any], sources: Sequence[Values]) -> Values:
     if link["how"] == "sum":
         total: Values = sources[0] + sources[1]
         return total
+    if link["how"] == "difference":
+        rest: Values = sources[0] - sources[1]
+        return rest
     (source,) = sources
     if link["how"] == "same":
         return source
@@ -88,7 +91,7 @@ def agrees(link: Mapping[str, Any], told: Values, own: Values) -> tuple[Bools, B
     known = ~(pd.isna(told) | pd.isna(own))
     if told.dtype == object or own.dtype == object:
         return known & (told == own), known
-    if link["how"] == "sum":
+    if link["how"] in ("sum", "difference"):
         near = np.abs(told - own) <= NOISE * np.maximum(np.abs(own), 1.0)
         return known & near, known
     return known & (told == own), known

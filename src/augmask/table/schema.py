@@ -152,7 +152,8 @@ class Column:
                 plain["levels"] = self.categories or self.levels
         if self.decimals is not None:
             plain["decimals"] = self.decimals
-        if self.follows is not None and self.follows.get("how") != "sum":
+        # a sum is found again
+        if self.follows is not None and len(self.follows["column"]) < 2:
             plain["follows"] = (self.follows["column"] or ["nothing"])[0]
         return plain
 

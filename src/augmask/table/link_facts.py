@@ -43,7 +43,8 @@ def link_text(column: Column) -> str:
     parts = _SIGN.get(link["how"], "").join(link["column"])
     words = {"same": "is the same as", "map": "follows from"}
     share = "all" if link["share"] == 1 else f"{link['share']:.1%} of"
-    return f"{column.name!r} {words.get(link['how'], 'is')} {parts} in {share} {link['rows']:,} rows"
+    what = f"{column.name!r} {words.get(link['how'], 'is')} {parts}"
+    return f"{what} in {share} {link['rows']:,} rows"
 
 
 def link_notes(columns: Iterable[Column]) -> list[str]:

@@ -142,8 +142,7 @@ def _mapped(values: _Values) -> list[tuple[str, str]]:
 def _sums(values: _Values) -> list[tuple[str, list[str], str]]:
     """Return (how, from, to) of numbers that add up.
 
-    Of the three the one with the most different values is derived: a round total is
-    not the sum of any two parts.
+    A round total is not the sum of any two parts: then a part is derived.
     """
     names = [
         name
@@ -176,7 +175,9 @@ def _sums(values: _Values) -> list[tuple[str, list[str], str]]:
             if sizes[total_name] >= 0.9 * max(sizes.values()):
                 found.append(("sum", [one, two], total_name))
             else:
-                part, other = sorted((one, two), key=lambda n: -sizes[n])
+                # a small error in the wide part would be a large one in the narrow
+                wide = np.nanstd(numbers[:, [i, j]], axis=0)
+                part, other = (one, two) if wide[0] >= wide[1] else (two, one)
                 found.append(("difference", [total_name, other], part))
     return found
 

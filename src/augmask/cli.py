@@ -117,24 +117,28 @@ def inspect(
     """Say what each column is taken for, where the holes are, and what stands out."""
     from augmask.files import check_apart, check_writable
     from augmask.missing.describe import describe
+    from augmask.sample.suggest import orders_note, suggest_orders
     from augmask.table.frames import read_frame
     from augmask.table.infer import hole_mask, infer_schema
+    from augmask.table.link_search import with_links
     from augmask.table.notes import absence_findings
 
     if save_schema is not None:
         check_writable(named(save_schema, "--save-schema", ".toml"))
         check_apart("--save-schema", save_schema, data)
     frame = read_frame(data)
-    found = infer_schema(frame, schema)
+    found = with_links(frame, infer_schema(frame, schema))
     facts = describe(frame, hole_mask(frame, found))
     if save_schema is not None:
         found.to_toml(save_schema)
+    orders = suggest_orders(frame, found)
     if as_json:
         print_json(
             {
                 "columns": [column.to_dict() for column in found],
                 "missing": facts.to_dict(),
                 "not_applicable": absence_findings(found),
+                "rules": orders,
                 "notes": found.notes(),
             }
         )
@@ -151,7 +155,7 @@ def inspect(
         typer.echo("\nmost frequent patterns (rows: columns missing together)")
         for names, count in facts.patterns[:5]:
             typer.echo(f"{count:>9,}: {', '.join(map(str, names)) or '(none)'}")
-    for note in found.notes():
+    for note in (*found.notes(), *orders_note(orders)):
         say(f"note: {note}")
 
 

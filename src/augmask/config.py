@@ -20,12 +20,13 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
 }
 SUPERVISE = ("observed", "all")
 TIES = ("middle", "spread")
+LINKS = ("ignore", "keep")
 PRODUCTS = ("auto", "bf16", "tf32")
 FUSE = ("auto", "always", "never")
 # Compiling takes some 20 seconds on a GPU; a run should last longer than that.
 WORTH_FUSING = 5_000
 ROWS_WORTH_FUSING = 5_000_000
-CHOICES = {"ties": TIES, "products": PRODUCTS, "fuse": FUSE}
+CHOICES = {"ties": TIES, "links": LINKS, "products": PRODUCTS, "fuse": FUSE}
 MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
@@ -43,6 +44,9 @@ class Settings:
     ties : str
         What equal numbers of a column are to the network: one point (`middle`, the
         paper), or spread over the normal scores that they share (`spread`).
+    links : str
+        Columns that are nearly functions of others: learned like any (`ignore`, the
+        paper), or generated so that the relation holds as often (`keep`).
     batch, steps : int
         Rows a step, and how many steps.
     lr, warmup, beta2, ema : float, int, float, float
@@ -73,6 +77,7 @@ class Settings:
     """
 
     ties: str = "middle"
+    links: str = "ignore"
     batch: int = 4096
     steps: int = 30_000
     lr: float = 1e-3

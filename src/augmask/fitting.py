@@ -33,6 +33,7 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.link_search import with_links, without_links
 from augmask.train import parallel
 from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.trainer import Trainer
@@ -153,7 +154,7 @@ def _rules(
     rules = read_rules(asked, codec.schema)
     if not rules:
         return ()
-    rows = codec.decode(table.num, table.cat, np.random.default_rng(0))
+    rows = codec.decode(table.num, table.cat, np.random.default_rng(0), derive=False)
     named = frame.rename(columns=str)[list(codec.schema.names)]
     return learn_rules(rules, rows, ~hole_mask(named, codec.schema).to_numpy())
 
@@ -199,6 +200,8 @@ def make_ready(
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)
+    keep = settings.links == "keep"
+    found = with_links(frame, found) if keep else without_links(found)
     for note in found.notes():
         warnings.warn(note, AugMaskWarning, stacklevel=3)
     spread = seed if settings.ties == "spread" else None

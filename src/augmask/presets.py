@@ -16,6 +16,7 @@ from augmask.errors import UsageError, did_you_mean
 
 _BALANCED = {
     "ties": "spread",
+    "links": "keep",
     "batch": 1024,
     "steps": 12_000,
     "warmup": 500,
@@ -24,6 +25,7 @@ _BALANCED = {
 }
 _FAST = {
     "ties": "spread",
+    "links": "keep",
     "batch": 512,
     "steps": 4_000,
     "warmup": 200,

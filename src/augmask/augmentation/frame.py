@@ -91,7 +91,7 @@ def augmented(
             "augment needs a rule that fills categories with levels, and 'zero' fills "
             "them with a placeholder; use 'mean', 'ecdf' or 'lgbm-s'"
         )
-    drawn = codec.decode(filled.num, filled.cat, rng)
+    drawn = codec.decode(filled.num, filled.cat, rng, derive=False)
     holes = hole_mask(frame, found)
     for column in found:
         # what was observed comes from the frame itself, not through the scaling

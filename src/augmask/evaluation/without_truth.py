@@ -178,7 +178,7 @@ def held_out_cells(
                 f"{rule_name(fill)!r} fills them with a placeholder; choose another or "
                 "None."
             )
-        frame = codec.decode(drawn.num, drawn.cat, rng)
+        frame = codec.decode(drawn.num, drawn.cat, rng, derive=False)
         draws.append(tables.as_read(frame, "filled", holed))
         progress("held-out", i + 1, N_DRAWS, {})
     numeric = [name for name in tables.numeric if name in holed]

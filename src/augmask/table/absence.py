@@ -14,7 +14,7 @@ are one pattern.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,7 +33,7 @@ from augmask.table.absence_codes import (
 from augmask.table.absence_facts import Absence, Condition
 from augmask.table.cells import read_cells
 from augmask.table.encode import gate_name
-from augmask.table.schema import NUMERIC, Schema
+from augmask.table.schema import NUMERIC, Column, Schema
 
 # Rows that are searched, fewer in wide tables, and patterns of missing cells.
 MOST_ROWS, MOST_ROWS_WIDE, WIDE = 20_000, 2_000, 300
@@ -329,7 +329,10 @@ def find_absences(frame: pd.DataFrame, schema: Schema) -> dict[str, Absence]:
 
 
 def with_absences(
-    frame: pd.DataFrame, schema: Schema, declared: Collection[str]
+    frame: pd.DataFrame,
+    schema: Schema,
+    declared: Collection[str],
+    kept: Callable[[Column], Column],
 ) -> Schema:
     """Return the schema with what was found, and kept where it is beyond doubt.
 
@@ -339,6 +342,8 @@ def with_absences(
     schema : Schema
     declared : collection of str
         Columns whose missing cells the user has declared to be unknown or a level.
+    kept : callable
+        Returns a column with its missing cells as a level.
     """
     found = find_absences(frame, schema)
     if not found:
@@ -349,7 +354,7 @@ def with_absences(
         if absence is not None:
             keep = absence.plain and column.name not in declared
             if keep and gate_name(column) not in schema.names:
-                column = replace(column, hole="level")
+                column = kept(column)
             stored = absence.to_dict()
             if column.name in declared:
                 stored["declared"] = True

@@ -26,6 +26,8 @@ from augmask.table.decode import (
     learned_series,
     origin,
 )
+from augmask.table.link_facts import link_name, needs_flag
+from augmask.table.links import cell_values, flags, following, in_order
 from augmask.table.recover import (
     instants,
     is_code_like,
@@ -58,11 +60,13 @@ def build_layout(schema: Schema) -> Layout:
             cat.append((column.name, column.card))
         if _needs_gate(column):
             cat.append((gate_name(column), 2))
+        if needs_flag(column):
+            cat.append((link_name(column), 2))
     names = num + tuple(name for name, _ in cat)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaError(
-            f"column {twice!r} has the name of the feature for another column's holes; "
+            f"column {twice!r} has the name of a feature that another column needs; "
             "rename it"
         )
     return Layout(num, tuple(n for n, _ in cat), tuple(k for _, k in cat))
@@ -189,6 +193,7 @@ class Codec:
     def __init__(self, schema: Schema, scalers: Mapping[str, QuantileNormal]) -> None:
         self.schema = schema
         self.layout = build_layout(schema)
+        self._linked = in_order(schema)
         self._scalers = {name: scalers[name] for name in self.layout.num_names}
 
     @classmethod
@@ -252,7 +257,28 @@ class Codec:
             if _needs_gate(column):
                 gate = place[gate_name(column)] - layout.n_num
                 cat[:, gate] = ~cells.observed
+        self._encode_links(frame, cat, observed)
         return Table(num, cat, observed, layout)
+
+    def _encode_links(
+        self,
+        frame: pd.DataFrame,
+        cat: npt.NDArray[np.int32],
+        observed: npt.NDArray[np.bool_],
+    ) -> None:
+        """Write where a column follows another one, if both cells are observed."""
+        layout = self.layout
+
+        def values(column: Column) -> npt.NDArray[Any]:
+            return cell_values(_column_cells(frame, column), column)
+
+        for column in self.schema:
+            if needs_flag(column):
+                at = layout.cat_names.index(link_name(column))
+                others = [self.schema[n] for n in (column.follows or {})["column"]]
+                same, known = flags(column, [*map(values, others)], values(column))
+                cat[:, at] = same
+                observed[:, layout.n_num + at] = known
 
     def decode(
         self,
@@ -260,6 +286,7 @@ class Codec:
         cat: npt.NDArray[Any],
         rng: np.random.Generator,
         start: int = 0,
+        derive: bool = True,
     ) -> pd.DataFrame:
         """Return the complete frame of scaled numbers and codes.
 
@@ -272,6 +299,9 @@ class Codec:
             that are derived from it by column name.
         start : int
             Number of the first row in the whole output; identifiers go on from it.
+        derive : bool
+            Whether cells are derived from others where the schema says so. Not for a
+            table's own rows: what stands in a hole implies nothing.
 
         Returns
         -------
@@ -298,7 +328,8 @@ class Codec:
         seed = int(rng.integers(2**63))
         num_at = {name: i for i, name in enumerate(layout.num_names)}
         cat_at = {name: i for i, name in enumerate(layout.cat_names)}
-        cat = self._absences_kept(cat, cat_at, seed)
+        if derive:
+            cat = self._absences_kept(cat, cat_at, seed)
         columns = []
         for column in self.schema:
             if not column.learned:
@@ -317,6 +348,14 @@ class Codec:
         frame = pd.concat(columns, axis=1, ignore_index=True) if columns else None
         frame = pd.DataFrame(index=range(n)) if frame is None else frame
         frame.columns = pd.Index([column.label for column in self.schema])
+        for column in self._linked if derive else ():
+            others = [self.schema[n].label for n in (column.follows or {})["column"]]
+            flag = None
+            if needs_flag(column):
+                flag = cat[:, cat_at[link_name(column)]] == 1
+            frame[column.label] = following(
+                column, frame[column.label], [frame[label] for label in others], flag
+            )
         return frame
 
     def _absences_kept(

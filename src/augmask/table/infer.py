@@ -198,6 +198,9 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
         "holes": tuple(holes),
         "missing": missing,
     }
+    if "follows" in settings:
+        asked = settings["follows"]
+        common["follows"] = {"column": [] if asked == "nothing" else [asked]}
     if raw.form == "empty":
         dtype = _holed_dtype(raw, raw.dtype)
         if raw.categories:
@@ -363,7 +366,7 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
     frame : pandas.DataFrame, or anything that `read_frame` reads
     overrides : Schema, path of a TOML file, or mapping, optional
         What the user knows better, by column name: a kind, or a mapping with any of
-        `kind`, `hole`, `holes`, `ordered`, `levels`, `decimals`.
+        `kind`, `hole`, `holes`, `ordered`, `levels`, `decimals`, `follows`.
 
     Returns
     -------
@@ -408,16 +411,10 @@ mean 'smokes'?
         )
     )
     declared = [name for name, chosen in settings.items() if "hole" in chosen]
-    schema = with_absences(frame, guessed, declared)
-    if schema is guessed:
-        return guessed
-    columns = []
-    for column, before in zip(schema, guessed, strict=True):
-        if column.gated and not before.gated:
-            # kept as a level, the column may be of another kind or dtype
-            own = settings.get(column.name, {}) | {"hole": "level"}
-            label = column.label
-            kept = infer_column(frame[label], label, own)
-            column = replace(kept, absent=column.absent)
-        columns.append(column)
-    return Schema(tuple(columns))
+
+    def kept(column: Column) -> Column:
+        # kept as a level, the column may be of another kind or dtype
+        own = settings.get(column.name, {}) | {"hole": "level"}
+        return infer_column(frame[column.label], column.label, own)
+
+    return with_absences(frame, guessed, declared, kept)

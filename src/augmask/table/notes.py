@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from augmask.table.absence_facts import absence_text
+from augmask.table.link_facts import link_notes
 from augmask.table.overrides import toml_value
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def schema_notes(columns: tuple[Column, ...]) -> Iterator[str]:
             f"{{'holes': {list(codes)!r}}}}}"
         )
     yield from _absence_notes(columns)
+    yield from link_notes(columns)
     constant = [column for column in columns if column.kind == "constant"]
     if constant:
         yield f"set aside and pasted back, because constant: {_named(constant)}"

@@ -30,7 +30,7 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 HOLES = ("unknown", "level")
 MAX_DECIMALS = 6
-SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals")
+SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals", "follows")
 
 
 def toml_value(value: object) -> str:
@@ -92,6 +92,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
             value = tuple(value) if ok else value
         elif key == "ordered":
             ok = isinstance(value, bool)
+        elif key == "follows":
+            ok = isinstance(value, str) and value != name
         elif key == "decimals":
             ok = type(value) is int and 0 <= value <= MAX_DECIMALS
         else:
@@ -105,6 +107,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
                 "holes": "a list of codes, each a text or a finite number",
                 "levels": "a list of different levels",
                 "ordered": "true or false",
+                "follows": "the name of another column, or 'nothing'",
                 "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
             }[key]
             raise SchemaError(
@@ -124,6 +127,7 @@ def write_overrides(
         f"# kind: {', '.join(KINDS)}",
         "# hole: unknown (integrated out) or level (kept as a value of its own)",
         "# holes: codes that stand for a hole in this column",
+        "# follows: the column that this one is a function of, or nothing",
     ]
     for name, (reason, settings) in columns.items():
         lines += ["", f"[columns.{toml_value(name)}]"]

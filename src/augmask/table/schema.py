@@ -19,6 +19,7 @@ from augmask.notebook import html_table
 from augmask.table.absence_facts import check_absence
 from augmask.table.identifiers import check_form
 from augmask.table.lattice import check_lattice
+from augmask.table.link_facts import check_link
 from augmask.table.notes import listed, schema_notes
 from augmask.table.overrides import (
     HOLES,
@@ -66,6 +67,8 @@ class Column:
         Share of holes.
     absent : mapping or None
         Where other columns say that this one is missing (see `absence_facts`).
+    follows : mapping or None
+        The column that this one is nearly a function of (see `links`).
     levels : tuple
         Learned levels, in code order (category, boolean).
     categories : tuple
@@ -97,6 +100,7 @@ class Column:
     suspects: tuple[Level, ...] = ()
     missing: float = 0.0
     absent: Mapping[str, Any] | None = None
+    follows: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
@@ -148,6 +152,9 @@ class Column:
                 plain["levels"] = self.categories or self.levels
         if self.decimals is not None:
             plain["decimals"] = self.decimals
+        # a sum is found again
+        if self.follows is not None and len(self.follows["column"]) < 2:
+            plain["follows"] = (self.follows["column"] or ["nothing"])[0]
         return plain
 
     def to_dict(self) -> dict[str, Any]:
@@ -273,6 +280,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "suspects": _are_levels,
     "missing": lambda v: _is_number(v) and 0 <= v <= 1,
     "absent": lambda v: v is None or (isinstance(v, Mapping) and check_absence(v)),
+    "follows": lambda v: v is None or (isinstance(v, Mapping) and check_link(v)),
     "levels": _are_different,
     "categories": _are_different,
     "ordered": lambda v: isinstance(v, bool),

@@ -43,13 +43,14 @@ seconds are given. Where several contenders are compared the best is bold.
   it means copied rows. Where the table is incomplete, synthetic cells are hidden like
   real ones, and rows are paired that hide the same cells, so that missing values give
   nothing away. At most {score_rows:,} rows; the mean of five under 2,500.
-- **Worst tenth**: mean score of the tenth of pairs of columns that are least alike. Fewer
-  rows agree less: the real rows kept aside, a quarter as many, may score below others.
+- **Worst tenth**: mean score of the tenth of pairs of columns that are least alike.
+  Fewer rows agree less: the real rows kept aside, a quarter as many, may score below
+  others.
 - **MLE**: skill on unseen real rows of a model that learned from synthetic rows, over
   that of one that learned from real rows.
 - **Imputation**: a share of {hidden} of the observed cells of at most {impute_rows:,}
-  rows is hidden. RMSE over the column's standard deviation, accuracy on levels, and how many
-  hidden cells the 80 % intervals of {draws} draws hold.
+  rows is hidden. RMSE over the column's standard deviation, accuracy on levels, and
+  how many hidden cells the 80 % intervals of {draws} draws hold.
 """
 
 
@@ -161,8 +162,8 @@ def _behind(lines: pd.DataFrame, ours: str) -> list[str]:
     far = sorted(t for t, v in behind.items() if v > 0.03)
     rows += [
         "",
-        f"C2ST is no worse than the best rival's on {good} of {len(behind)} tables (an AUC "
-        "below a half by no more than chance counts as a half); "
+        f"C2ST is no worse than the best rival's on {good} of {len(behind)} tables (an "
+        "AUC below a half by no more than chance counts as a half); "
         + (
             f"more than .03 behind on {', '.join(far)}."
             if far

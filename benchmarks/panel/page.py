@@ -36,18 +36,21 @@ Every step goes on where it was. Nothing that was fetched is in the repository.
 
 A fifth of the rows is kept from every contender. Ours get the path of a CSV file and
 nothing else; others are told the kinds of columns. Each runs in a process of its own on
-one thread, at most {limit} s; the machine was shared, so CPU seconds are given.
+one thread, at most {limit} s, or longer by as much as the machine was shared; so CPU
+seconds are given. Where several contenders are compared the best is bold.
 
 - **C2ST**: AUC of trees that tell synthetic from real rows; .5 is best, and well below
   it means copied rows. Where the table is incomplete, synthetic cells are hidden like
   real ones, and rows are paired that hide the same cells, so that missing values give
   nothing away. At most {score_rows:,} rows; the mean of five under 2,500.
 - **Worst tenth**: mean score of the tenth of pairs of columns that are least alike.
+  Fewer rows agree less: the real rows kept aside, a quarter as many, may score below
+  others.
 - **MLE**: skill on unseen real rows of a model that learned from synthetic rows, over
   that of one that learned from real rows.
-- **Imputation**: {hidden:.0%} of the observed cells of at most {impute_rows:,} rows are
-  hidden. RMSE over the column's standard deviation, accuracy on levels, and how many
-  hidden cells the 80 % intervals of {draws} draws hold.
+- **Imputation**: a share of {hidden} of the observed cells of at most {impute_rows:,}
+  rows is hidden. RMSE over the column's standard deviation, accuracy on levels, and
+  how many hidden cells the 80 % intervals of {draws} draws hold.
 """
 
 
@@ -159,7 +162,8 @@ def _behind(lines: pd.DataFrame, ours: str) -> list[str]:
     far = sorted(t for t, v in behind.items() if v > 0.03)
     rows += [
         "",
-        f"C2ST is no worse than the best rival's on {good} of {len(behind)} tables; "
+        f"C2ST is no worse than the best rival's on {good} of {len(behind)} tables (an "
+        "AUC below a half by no more than chance counts as a half); "
         + (
             f"more than .03 behind on {', '.join(far)}."
             if far

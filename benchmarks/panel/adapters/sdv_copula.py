@@ -22,6 +22,10 @@ if __name__ == "__main__":
         }
         for name, kind in task.kinds.items()
     }
+    for name, kind in task.kinds.items():
+        if kind == DATES:
+            # It takes any other unit for nanoseconds and answers with 1970.
+            frame[name] = frame[name].astype("datetime64[ns]")
     metadata = Metadata.load_from_dict({"tables": {"table": {"columns": told}}})
     model = GaussianCopulaSynthesizer(metadata)
     model.fit({"table": frame})

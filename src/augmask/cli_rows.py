@@ -26,6 +26,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps")]
 Json = Annotated[
     bool, typer.Option("--json", help="print one JSON document on standard output")
 ]
+CsvSafe = Annotated[
+    bool,
+    typer.Option("--csv-safe", help="let no text be a formula in a spreadsheet"),
+]
 
 
 class _Noted:
@@ -53,6 +57,7 @@ def sample(
     missing: Annotated[
         str | None, typer.Option(help="'learned': with holes like the learned table's")
     ] = None,
+    csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -74,6 +79,7 @@ def sample(
             noted,
             where,
             missing,  # type: ignore[arg-type]
+            csv_safe,
         )
     seconds = round(time.monotonic() - began, 1)
     if as_json:
@@ -94,6 +100,7 @@ def impute(
     draws: Annotated[
         int, typer.Option(help="completions, below each other and numbered in `draw`")
     ] = 1,
+    csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -112,7 +119,8 @@ def impute(
         found = load(model_file, device).impute(
             frame, draws=draws, seed=seed, progress=progress
         )
-        rows = write_frames([found if draws == 1 else found.long()], out)
+        frames = [found if draws == 1 else found.long()]
+        rows = write_frames(frames, out, csv_safe=csv_safe)
     facts = {
         "rows": rows,
         "file": str(out),

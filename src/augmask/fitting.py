@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,6 +112,18 @@ def _filled(
     )
 
 
+def _check_types(model: Any) -> None:
+    """Raise unless what has a name is named by text, and options are a mapping."""
+    for name in ("supervise", "preset", "device"):
+        value = getattr(model, name)
+        if not isinstance(value, str):
+            raise UsageError(f"{name} must be a text, got {shown(value)}")
+    if model.options is not None and not isinstance(model.options, Mapping):
+        raise UsageError(
+            f"options must map names of settings to values, got {shown(model.options)}"
+        )
+
+
 def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     """Return the name of the preset and the settings that the model asks for."""
     name, settings, why = resolve_preset(
@@ -158,8 +171,12 @@ def make_ready(
     """
     began = time.monotonic()
     seed = whole_number("seed", model.seed, 0)
-    if max_minutes is not None and not 0 < max_minutes < float("inf"):
-        raise UsageError(f"max_minutes must be above 0, got {max_minutes!r}")
+    if max_minutes is not None and not (
+        isinstance(max_minutes, int | float | np.number)
+        and 0 < max_minutes < float("inf")
+    ):
+        raise UsageError(f"max_minutes must be above 0, got {shown(max_minutes)}")
+    _check_types(model)
     if model.supervise not in SUPERVISE:
         raise UsageError(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
@@ -172,7 +189,8 @@ def make_ready(
         )
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
-    fills = FILLS[preset] if model.augmenter == "auto" else model.augmenter
+    auto = isinstance(model.augmenter, str) and model.augmenter == "auto"
+    fills = FILLS[preset] if auto else model.augmenter
     augmenter = resolve_augmenter(fills)
 
     frame = read_frame(data)

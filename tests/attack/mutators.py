@@ -56,7 +56,7 @@ def _other(value: Any, rng: np.random.Generator) -> Any:
     if way == 1:
         return WORDS[rng.integers(len(WORDS))]
     if way == 2:
-        return OTHERS[rng.integers(len(OTHERS))]
+        return copy.deepcopy(OTHERS[rng.integers(len(OTHERS))])
     if way == 3 and number:
         return value + int(rng.integers(-3, 4))
     if way == 4 and number:

@@ -24,7 +24,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from augmask.errors import UsageError
-from augmask.files import check_writable, written_whole
+from augmask.files import as_path, check_writable, written_whole
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather")
 
@@ -39,7 +39,7 @@ _END, _DROPPED = object(), object()
 
 def check_output(path: str | Path) -> Path:
     """Return `path` if rows can be written there, before any are generated."""
-    path = Path(path)
+    path = as_path(path)
     if not path.name.lower().endswith(SUFFIXES):
         raise UsageError(
             f"the output file must end in one of {', '.join(SUFFIXES)}, got {path.name}"

@@ -7,15 +7,15 @@ the reason for each guess stands above them as a comment.
 from __future__ import annotations
 
 import json
-import math
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from augmask.errors import SchemaError, did_you_mean
-from augmask.files import written_whole
+from augmask.errors import SchemaError, did_you_mean, shown
+from augmask.files import as_path, written_whole
 
 Kind = Literal[
     "integer",
@@ -46,9 +46,10 @@ def _scalar(value: object) -> str:
 
 
 def _is_scalar(value: object) -> bool:
-    if isinstance(value, float) and not math.isfinite(value):
-        return False
-    return isinstance(value, (str, int, float))
+    if isinstance(value, (int, float)):
+        # no table holds a larger number, and no model file infinity
+        return abs(value) <= sys.float_info.max
+    return isinstance(value, str)
 
 
 def check_settings(name: str, settings: object) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
                 "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
             }[key]
             raise SchemaError(
-                f"{key} of column {name!r} must be {expected}, got {value!r}"
+                f"{key} of column {name!r} must be {expected}, got {shown(value)}"
             )
         plain[key] = value
     return plain
@@ -145,8 +146,9 @@ def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     dict
         Column name -> settings.
     """
+    file = as_path(path).expanduser()
     try:
-        document = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise SchemaError(f"schema file {path} cannot be read: {reason}") from error

@@ -18,7 +18,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from augmask.errors import ArtifactError
-from augmask.files import is_plain, written_whole
+from augmask.files import as_path, is_plain, written_whole
 from augmask.versions import library_versions
 
 FORMAT = 4
@@ -106,7 +106,7 @@ def _parse(path: Path, data: bytes, what: str) -> dict[str, Any]:
 
 def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the manifest and the arrays of a model file, after checking both."""
-    path = Path(path)
+    path = as_path(path)
     members = _read_members(path)
     manifest = _parse(path, members[MANIFEST], "manifest")
     found = manifest.get("format")

@@ -28,6 +28,10 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps")]
 Json = Annotated[
     bool, typer.Option("--json", help="print one JSON document on standard output")
 ]
+CsvSafe = Annotated[
+    bool,
+    typer.Option("--csv-safe", help="let no text be a formula in a spreadsheet"),
+]
 
 
 class _Noted:
@@ -55,6 +59,7 @@ def sample(
     missing: Annotated[
         str | None, typer.Option(help="'learned': with holes like the learned table's")
     ] = None,
+    csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -76,6 +81,7 @@ def sample(
             noted,
             where,
             missing,  # type: ignore[arg-type]
+            csv_safe,
         )
     seconds = round(time.monotonic() - began, 1)
     if as_json:
@@ -96,6 +102,7 @@ def impute(
     draws: Annotated[
         int, typer.Option(help="completions, below each other and numbered in `draw`")
     ] = 1,
+    csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
@@ -116,7 +123,7 @@ def impute(
             frame, draws=draws, seed=seed, progress=progress
         )
         full: pd.DataFrame = found.long() if isinstance(found, Imputations) else found
-        rows = write_frames([full], out)
+        rows = write_frames([full], out, csv_safe=csv_safe)
     facts = {
         "rows": rows,
         "file": str(out),

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from augmask.errors import DataError, UsageError
+from augmask.errors import DataError, UsageError, shown
 
 try:
     import fcntl
@@ -22,6 +22,26 @@ except ImportError:  # where there are no locks, what killed writers left stays
     fcntl = None  # type: ignore[assignment]
 
 PART = ".part"
+
+
+def as_path(value: str | os.PathLike[str]) -> Path:
+    """Return the path that a user gave; raise on what is none.
+
+    Examples
+    --------
+    >>> as_path("rows.csv").name
+    'rows.csv'
+    >>> as_path(5)
+    Traceback (most recent call last):
+    augmask.errors.UsageError: a file is named by text or a path, got 5
+    """
+    if not isinstance(value, str | os.PathLike) or not isinstance(
+        os.fspath(value), str
+    ):
+        raise UsageError(f"a file is named by text or a path, got {shown(value)}")
+    if "\0" in os.fspath(value):
+        raise UsageError(f"the name of a file has no zero in it, got {shown(value)}")
+    return Path(value)
 
 
 def is_plain(path: Path) -> bool:
@@ -43,7 +63,7 @@ def _target(path: Path) -> Path:
 
 def check_writable(path: str | Path) -> Path:
     """Return `path` if a file can be put there, before hours of work go into it."""
-    path = Path(path)
+    path = as_path(path)
     try:
         target = _target(path)
         folder = target.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,18 @@ def _filled(
     )
 
 
+def _check_types(model: Any) -> None:
+    """Raise unless what has a name is named by text, and options are a mapping."""
+    for name in ("supervise", "preset", "device"):
+        value = getattr(model, name)
+        if not isinstance(value, str):
+            raise UsageError(f"{name} must be a text, got {shown(value)}")
+    if model.options is not None and not isinstance(model.options, Mapping):
+        raise UsageError(
+            f"options must map names of settings to values, got {shown(model.options)}"
+        )
+
+
 def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     """Return the name of the preset and the settings that the model asks for."""
     name, settings, why = resolve_preset(
@@ -181,8 +194,12 @@ def make_ready(
     """
     began = time.monotonic()
     seed = whole_number("seed", model.seed, 0)
-    if max_minutes is not None and not 0 < max_minutes < float("inf"):
-        raise UsageError(f"max_minutes must be above 0, got {max_minutes!r}")
+    if max_minutes is not None and not (
+        isinstance(max_minutes, int | float | np.number)
+        and 0 < max_minutes < float("inf")
+    ):
+        raise UsageError(f"max_minutes must be above 0, got {shown(max_minutes)}")
+    _check_types(model)
     if model.supervise not in SUPERVISE:
         raise UsageError(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
@@ -194,7 +211,8 @@ def make_ready(
         )
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
-    if model.augmenter != "auto":
+    auto = isinstance(model.augmenter, str) and model.augmenter == "auto"
+    if not auto:
         # a slip is told before the table is read
         resolve_augmenter(model.augmenter, also=("auto",))
 
@@ -210,9 +228,7 @@ def make_ready(
     choice = _choice(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
     members = _members(model.ensemble, choice, alone or parallel.launched())
-    fills = model.augmenter
-    if fills == "auto":
-        fills = choice.augmenter or AUGMENTER
+    fills = (choice.augmenter or AUGMENTER) if auto else model.augmenter
     augmenter = resolve_augmenter(fills)
     kept_rules = _rules(rules, frame, codec, table)
     check_storable(settings, codec)

@@ -262,16 +262,20 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         progress: Progress = silent,
         where: Any = None,
         missing: Literal["learned"] | None = None,
+        csv_safe: bool = False,
     ) -> int:
-        """Write `n` rows to a CSV, Parquet or Feather file with constant memory."""
+        """Write `n` rows to a CSV, Parquet or Feather file with constant memory.
+
+        `csv_safe` puts an apostrophe before texts that a spreadsheet would run.
+        """
         check_output(path)
         source = self._source(seed)
         if n is None or where is not None or missing is not None or self.rules_:
             frames = self.sample_batches(n, seed, progress, where, missing)
-            return write_frames(frames, path)
+            return write_frames(frames, path, csv_safe=csv_safe)
         # what is plain can be decoded while the next rows are drawn
         batches = source.batches(whole_number("n", n, 1), progress)
-        return write_frames(batches, path, source.frame_of)
+        return write_frames(batches, path, source.frame_of, csv_safe)
 
     def impute(
         self, data: Any, draws: int = 1, seed: int = 0, progress: Progress = silent

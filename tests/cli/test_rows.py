@@ -101,3 +101,19 @@ def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
     assert (changed["weight"] == (before["weight"] == -999)).all()
     assert json.loads(result.out)["holes"] == filled
     assert f" {filled:,} holes filled" in run_cli(*command).out
+
+
+@pytest.mark.parametrize("command", ["sample", "impute"])
+def test_rows_for_a_spreadsheet(desk, run_cli, command):
+    frame = make_frame()
+    frame["job"] = frame["job"].map(lambda job: f"={job}", na_action="ignore")
+    frame.to_csv("t.csv", index=False)
+    made = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
+    assert made.code == 0, made.err
+    asked = {
+        "sample": ["sample", "m.augmask", "-n", 9],
+        "impute": ["impute", "m.augmask", "t.csv"],
+    }[command]
+    result = run_cli(*asked, "--out", "rows.csv", "--csv-safe")
+    assert result.code == 0, result.err
+    assert pd.read_csv("rows.csv")["job"].str.startswith("'=").all()

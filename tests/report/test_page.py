@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import shutil
 import subprocess
@@ -327,3 +329,16 @@ def test_a_share_does_not_say_how_few_rows_it_is(make_scores, tmp_path):
     assert "under 12 % holes" in text
     assert "&lt;12%" in text
     assert "25 % holes" in text
+
+
+def test_only_the_page_s_own_script_may_run(make_scores, tmp_path):
+    real = mixed()
+    text = page_of(make_scores(real, mixed(seed=1)), tmp_path)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["script-src"] == f"'sha256-{digest}'"
+    assert rules["default-src"] == "'none'"
+    assert rules["base-uri"] == "'none'"
+    assert rules["form-action"] == "'none'"

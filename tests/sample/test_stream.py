@@ -190,3 +190,33 @@ def test_a_slow_writer_holds_the_generator_back(tmp_path):
 
     write_frames(generated(), tmp_path / "rows.csv", frame_of)
     assert max(lead) <= 3
+
+
+FORMULAS = ["=1+1", "+49 30", "-cmd|' /C calc'!A0", "@SUM(A1)", "\tx", "\rx", "plain"]
+
+
+@pytest.mark.parametrize("dtype", ["str", "object", "category"])
+def test_formulas_are_text_in_a_spreadsheet_if_wished(tmp_path, dtype):
+    frame = pd.DataFrame({"=head": pd.Series(FORMULAS, dtype=dtype), "n": range(-3, 4)})
+    write_frames([frame], tmp_path / "plain.csv")
+    assert pd.read_csv(tmp_path / "plain.csv")["=head"][0] == "=1+1"
+    write_frames([frame], tmp_path / "safe.csv", csv_safe=True)
+    safe = pd.read_csv(tmp_path / "safe.csv")
+    assert safe["'=head"].tolist() == [*(f"'{text}" for text in FORMULAS[:-1]), "plain"]
+    # a negative number is no formula
+    assert safe["n"].tolist() == list(range(-3, 4))
+
+
+def test_formulas_are_a_matter_of_csv_only(tmp_path):
+    frame = pd.DataFrame({"x": FORMULAS})
+    with pytest.raises(UsageError, match="csv_safe"):
+        write_frames([frame], tmp_path / "t.parquet", csv_safe=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_carriage_return_ends_no_row(tmp_path):
+    frame = pd.DataFrame({"word": ["a\rb", "c\r\nd", "e"], "n": [1, 2, 3]})
+    write_frames([frame], tmp_path / "t.csv")
+    back = pd.read_csv(tmp_path / "t.csv")
+    pd.testing.assert_frame_equal(back, frame)
+    pd.testing.assert_frame_equal(read_frame(tmp_path / "t.csv"), frame)

@@ -7,6 +7,7 @@ generating and writing take the time of the slower one.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -23,24 +24,51 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from augmask.errors import UsageError
-from augmask.files import check_writable, written_whole
+from augmask.files import as_path, check_writable, written_whole
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# What makes a formula of a cell, in one spreadsheet program or another.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 _END, _DROPPED = object(), object()
 
 
 def check_output(path: str | Path) -> Path:
     """Return `path` if rows can be written there, before any are generated."""
-    path = Path(path)
+    path = as_path(path)
     if not path.name.lower().endswith(SUFFIXES):
         raise UsageError(
             f"the output file must end in one of {', '.join(SUFFIXES)}, got {path.name}"
         )
     return check_writable(path)
+
+
+def _is_formula(text: Any) -> bool:
+    return isinstance(text, str) and text.startswith(FORMULA)
+
+
+def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame whose texts and names no spreadsheet takes for formulas."""
+    safe = {}
+    for label in frame.columns:
+        column = frame[label]
+        if column.dtype.kind not in "biufmM":
+            column = column.astype(object)
+            column = column.mask(column.map(_is_formula), "'" + column.astype(str))
+        safe[f"'{label}" if _is_formula(label) else label] = column
+    return pd.DataFrame(safe)
+
+
+def _returns(frame: pd.DataFrame) -> bool:
+    """Say whether a text has a carriage return, which Python leaves unquoted."""
+    texts = [frame[c] for c in frame.columns if frame[c].dtype.kind not in "biufmM"]
+    return any("\r" in str(v) for text in texts for v in text.unique()) or any(
+        "\r" in str(label) for label in frame.columns
+    )
 
 
 def _write_csv(frames: Iterator[pd.DataFrame], part: Path, packed: bool) -> int:
@@ -49,7 +77,12 @@ def _write_csv(frames: Iterator[pd.DataFrame], part: Path, packed: bool) -> int:
         # no time stamp in the gzip header: same rows, same bytes
         file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if packed else raw
         for frame in frames:
-            text = frame.to_csv(index=False, header=rows == 0, lineterminator="\n")
+            text = frame.to_csv(
+                index=False,
+                header=rows == 0,
+                lineterminator="\n",
+                quoting=csv.QUOTE_NONNUMERIC if _returns(frame) else csv.QUOTE_MINIMAL,
+            )
             file.write(text.encode())
             rows += len(frame)
         if packed:
@@ -164,6 +197,7 @@ def write_frames(
     batches: Iterable[Item],
     path: str | Path,
     frame_of: Callable[[Item], pd.DataFrame] | None = None,
+    csv_safe: bool = False,
 ) -> int:
     """Write frames of one schema below each other; return how many rows went out.
 
@@ -175,16 +209,21 @@ def write_frames(
         Ends in .csv, .csv.gz, .parquet or .feather.
     frame_of : callable, optional
         Makes the frame of a batch, e.g. decodes it, while the next one is generated.
+    csv_safe : bool
+        Put an apostrophe before texts that a spreadsheet would run as formulas.
     """
     path = check_output(path)
     name = path.name.lower()
+    if csv_safe and not name.endswith((".csv", ".csv.gz")):
+        raise UsageError(f"csv_safe is for CSV files, got {path.name}; leave it out")
     make: Callable[[Any], pd.DataFrame] = frame_of or _unchanged
 
     def write(taken: Iterator[Item]) -> int:
         named = (make(batch).rename(columns=str) for batch in taken)
         if name.endswith((".parquet", ".feather")):
             return _write_arrow(named, part, parquet=name.endswith(".parquet"))
-        return _write_csv(named, part, packed=name.endswith(".gz"))
+        rows = map(_without_formulas, named) if csv_safe else named
+        return _write_csv(rows, part, packed=name.endswith(".gz"))
 
     with written_whole(path) as part:
         return run_behind(batches, write)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from augmask.errors import SchemaError, did_you_mean, shown
-from augmask.files import written_whole
+from augmask.files import as_path, written_whole
 
 Kind = Literal[
     "integer",
@@ -150,8 +150,9 @@ def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     dict
         Column name -> settings.
     """
+    file = as_path(path).expanduser()
     try:
-        document = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise SchemaError(f"schema file {path} cannot be read: {reason}") from error

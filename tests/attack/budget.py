@@ -1,0 +1,44 @@
+"""How much is attacked, and what came of it.
+
+`AUGMASK_ATTACK=full` attacks as often as the bars of issue 26 say, which takes hours on
+a small machine; without it a run takes minutes. `AUGMASK_ATTACK_RESULTS` names a JSON
+file to which the figures of each part are added.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FULL = {
+    "model files": 200_000,
+    "commands and calls": 1_000,
+    "checkpoints": 200,
+    "kills": 100,
+    "schemas": 10_000,
+}
+SHORT = {
+    "model files": 2_000,
+    "commands and calls": 200,
+    "checkpoints": 60,
+    "kills": 8,
+    "schemas": 200,
+}
+FIGURES: dict[str, dict[str, Any]] = {}
+
+
+def budget(part: str) -> int:
+    """Return how many attacks of a kind to make."""
+    return (FULL if os.environ.get("AUGMASK_ATTACK") == "full" else SHORT)[part]
+
+
+def report(part: str, **figures: Any) -> None:
+    """Keep figures for the end of the run."""
+    FIGURES[part] = figures
+    path = os.environ.get("AUGMASK_ATTACK_RESULTS")
+    if path:
+        file = Path(path)
+        known = json.loads(file.read_text()) if file.exists() else {}
+        file.write_text(json.dumps(known | {part: figures}, indent=1) + "\n")

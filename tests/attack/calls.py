@@ -1,0 +1,164 @@
+"""Calls of the public interface with arguments that are mostly wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+
+import augmask as am
+from augmask import AugMask
+
+from .victims import TINY, make_frame
+
+ODD: list[Any] = [None, True, -1, 0, 1, 3, 1.5, float("nan"), float("inf"), 10**30]
+ODD += ["x", "", "\0", b"x", [], [1], {}, {"a": 1}, (), object(), int, Decimal(3)]
+ODD += [np.int64(2), np.float32(0.5), np.array([1, 2]), pd.NaT, pd.NA, 2**64, 10**5000]
+
+
+def _made(column: Any, n: int = 40, **more: Any) -> pd.DataFrame:
+    return pd.DataFrame({"x": column, "y": (["a", "b", "b"] * n)[:n], **more})
+
+
+def frames() -> list[Any]:
+    """Return tables, most of which cannot be learned from."""
+    rng = np.random.default_rng(0)
+    good, n = make_frame(), 40
+    two_levels = good.copy()
+    two_levels.columns = pd.MultiIndex.from_product([["a"], good.columns])
+    return [
+        *(good, good, good, good.iloc[:0], good.iloc[:1], good.iloc[:, :0]),
+        *(two_levels, good.set_axis([*good.columns[:-1], float("nan")], axis=1)),
+        good.set_axis([*good.columns[:-1], "kg"], axis=1),
+        good.set_axis([*good.columns[:-1], ("a", 1)], axis=1),
+        _made(rng.normal(size=n) * 1e299),
+        _made(np.arange(n) * 5e-324),
+        _made([np.inf, 1.0] * (n // 2)),
+        _made([1, "a"] * (n // 2)),
+        _made([[1], [2]] * (n // 2)),
+        _made([b"a", b"b"] * (n // 2)),
+        _made([1j] * n),
+        _made(pd.period_range("2020", periods=n)),
+        _made(pd.interval_range(0, n, n)),
+        _made(pd.to_timedelta(np.arange(n), "D")),
+        _made(pd.Categorical([1, "a"] * (n // 2))),
+        _made(pd.array([2**62 + i for i in range(n)], dtype="Int64")),
+        _made(np.array([-(2**63), 2**63 - 1] * (n // 2))),
+        _made([2**70 + i for i in range(n)]),
+        _made([Decimal(i) / 7 for i in range(n)]),
+        _made([None] * n),
+        _made(pd.date_range("2020-03-29", periods=n, freq="h", tz="Europe/Paris")),
+        pl.from_pandas(good.drop(columns="grade")),
+        pa.Table.from_pandas(good),
+        *("absent.csv", Path(), good["kg"], good.to_numpy(), 5, None, [good], "\0"),
+    ]
+
+
+def schemas() -> list[Any]:
+    """Return what may be believed about columns, mostly nonsense."""
+    return [
+        *(None, None, None, {}, [], 5, "absent.toml", {"kg": "float"}, {"kg": "x"}),
+        *({"nobody": "float"}, {"kg": None}, {"kg": {"holes": [float("nan")]}}),
+        *({"kg": {"holes": [10**400]}}, {"kg": {"holes": [[1]]}}, {"kg": {"x": 1}}),
+        *({"job": {"levels": ["a"]}}, {"job": {"levels": []}}, {"job": "integer"}),
+        *({"kg": {"decimals": -1}}, {"kg": {"hole": "level"}}, {5: "float"}),
+        *({"day": "category"}, {"key": "category"}, {"land": "float"}, {None: "x"}),
+    ]
+
+
+Rng = np.random.Generator
+
+
+class Calls:
+    """Makes calls one after another, each by a random stream."""
+
+    def __init__(self, model: AugMask, model_file: Path) -> None:
+        self.model, self.file = model, model_file
+        self.frames, self.schemas = frames(), schemas()
+
+    def _odd(self, rng: Rng) -> Any:
+        return ODD[rng.integers(len(ODD))]
+
+    def _frame(self, rng: Rng) -> Any:
+        return self.frames[rng.integers(len(self.frames))]
+
+    def _some(self, rng: Rng, *names: str) -> dict[str, Any]:
+        return {name: self._odd(rng) for name in names if rng.random() < 0.3}
+
+    def fit(self, rng: Rng) -> Any:
+        given: dict[str, Any] = {"augmenter": "ecdf", "preset": "fast", "options": TINY}
+        given |= (
+            self._some(rng, "seed", "device", "ensemble") if rng.random() < 0.4 else {}
+        )
+        if rng.random() < 0.3:
+            name = ["backbone", "augmenter", "supervise", "preset"][rng.integers(4)]
+            given[name] = self._odd(rng)
+        if rng.random() < 0.3:
+            settings = ["batch", "lr", "draws", "ema", "solver", "holdout", "ties"]
+            given["options"] = TINY | {settings[rng.integers(7)]: self._odd(rng)}
+        if rng.random() < 0.05:
+            given["options"] = self._odd(rng)
+        schema = self.schemas[rng.integers(len(self.schemas))]
+        more = self._some(rng, "rules", "max_minutes") if rng.random() < 0.3 else {}
+        return AugMask(**given).fit(self._frame(rng), schema, **more)
+
+    def sample(self, rng: Rng) -> Any:
+        return self.model.sample(
+            **{"n": 3} | self._some(rng, "n", "seed", "where", "missing")
+        )
+
+    def where(self, rng: Rng) -> Any:
+        names = ["kg", "low", "job", "smokes", "day", "grade", "key", "land", "nobody"]
+        column = names[rng.integers(len(names))]
+        values = [
+            self._odd(rng),
+            (self._odd(rng), self._odd(rng)),
+            [self._odd(rng)] * 2,
+        ]
+        return self.model.sample(3, where={column: values[rng.integers(3)]})
+
+    def partial(self, rng: Rng) -> Any:
+        return self.model.sample(where=self._frame(rng))
+
+    def impute(self, rng: Rng) -> Any:
+        return self.model.impute(self._frame(rng), **self._some(rng, "draws", "seed"))
+
+    def write(self, rng: Rng) -> Any:
+        path = self._odd(rng) if rng.random() < 0.5 else "out.csv"
+        return self.model.sample_to(path, **{"n": 3} | self._some(rng, "n", "seed"))
+
+    def save(self, rng: Rng) -> Any:
+        return self.model.save(self._odd(rng))
+
+    def load(self, rng: Rng) -> Any:
+        path = self._odd(rng) if rng.random() < 0.6 else self.file
+        return am.load(path, **self._some(rng, "device", "backbone", "rules"))
+
+    def ampute(self, rng: Rng) -> Any:
+        return am.ampute(
+            self._frame(rng), **self._some(rng, "mechanism", "ratio", "seed")
+        )
+
+    def augment(self, rng: Rng) -> Any:
+        given = {"augmenter": "ecdf"} | self._some(rng, "augmenter", "seed")
+        schema = self.schemas[rng.integers(len(self.schemas))]
+        return am.augment(self._frame(rng), schema=schema, **given)
+
+    def infer(self, rng: Rng) -> Any:
+        schema = self.schemas[rng.integers(len(self.schemas))]
+        return am.infer_schema(self._frame(rng), schema)
+
+    @property
+    def every(self) -> list[Callable[[Rng], Any]]:
+        """All kinds of calls, the cheap ones more often."""
+        return [
+            *(self.fit, self.sample, self.sample, self.where, self.where, self.partial),
+            *(self.impute, self.impute, self.write, self.save, self.load, self.ampute),
+            *(self.augment, self.infer, self.infer),
+        ]

@@ -1,0 +1,105 @@
+"""Spoilt model files: our own error or rows, soon, in little memory."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import time
+import traceback
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from augmask import load
+from augmask.errors import AugMaskError
+
+from ..sealed import read_parts, write_parts
+from .budget import budget, report
+from .mutators import SEALED, spoil_file
+from .victims import write_models
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 5
+MEMORY = 2**30
+
+
+class Hang(BaseException):
+    """Processor time is up."""
+
+
+def _give_up(_number, _frame):
+    raise Hang
+
+
+def spoil(sources, whole, rng, path) -> str:
+    """Write a spoilt copy of one of the files; return how."""
+    source = sources[rng.integers(len(sources))]
+    if rng.random() < 0.3:
+        path.write_bytes(spoil_file(whole[source], rng))
+        return "bytes"
+    way = SEALED[rng.integers(len(SEALED))]
+    write_parts(path, way(read_parts(source), rng))
+    return way.__name__
+
+
+def outcome(path) -> tuple[str, str]:
+    """Load a file and draw rows; return what happened, and the trace of a foreigner."""
+    loaded = False
+    try:
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        model = load(path, "cpu")
+        loaded = True
+        model.sample(3)
+    except AugMaskError:
+        return ("refused in sample" if loaded else "refused"), ""
+    except Hang:
+        return "hangs", traceback.format_exc()
+    except Exception:
+        return "foreign", traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return "loaded", ""
+
+
+def test_spoilt_model_files(tmp_path, monkeypatch):
+    sources = write_models(tmp_path)
+    whole = {source: source.read_bytes() for source in sources}
+    parts = {source: read_parts(source) for source in sources}
+    monkeypatch.setitem(globals(), "read_parts", parts.__getitem__)
+    before = signal.signal(signal.SIGPROF, _give_up)
+    found: Counter[str] = Counter()
+    bad, slowest, began = [], 0.0, time.process_time()
+    path = tmp_path / "spoilt"
+    try:
+        for seed in range(budget("model files")):
+            rng = np.random.default_rng([26, seed])
+            how = spoil(sources, whole, rng, path)
+            start = time.process_time()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                end, trace = outcome(path)
+            slowest = max(slowest, time.process_time() - start)
+            found[end] += 1
+            if trace:
+                bad.append(f"seed {seed} ({how}): {trace}")
+    finally:
+        signal.signal(signal.SIGPROF, before)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    report(
+        "spoilt model files",
+        files=sum(found.values()),
+        foreign=found["foreign"],
+        hangs=found["hangs"],
+        refused=found["refused"],
+        loaded=found["loaded"],
+        refused_in_sample=found["refused in sample"],
+        slowest_seconds=round(slowest, 2),
+        peak_mib=round(peak / 2**20),
+        cpu_seconds=round(time.process_time() - began),
+    )
+    assert not bad, "\n".join([f"{len(bad)} in all", *bad[:5]])
+    assert slowest < SECONDS
+    assert peak < MEMORY

@@ -33,6 +33,7 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.private import without_extremes, without_traces
 from augmask.train import parallel
 from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.trainer import Trainer
@@ -159,6 +160,7 @@ def make_ready(
     max_minutes: float | None,
     progress: Progress,
     rules: Any = None,
+    private_extremes: bool = False,
 ) -> Ready:
     """Read, encode and fill the table, and build what is to be trained.
 
@@ -166,7 +168,7 @@ def make_ready(
     ----------
     model : AugMask
         Its parameters are read; it is not changed.
-    data, schema, max_minutes, progress, rules
+    data, schema, max_minutes, progress, rules, private_extremes
         As in `AugMask.fit`.
     """
     began = time.monotonic()
@@ -195,6 +197,9 @@ def make_ready(
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)
+    if private_extremes:
+        frame = without_extremes(frame, found)
+        found = without_traces(infer_schema(frame, schema))
     for note in found.notes():
         warnings.warn(note, AugMaskWarning, stacklevel=3)
     spread = seed if settings.ties == "spread" else None

@@ -122,6 +122,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         checkpoint: str | Path | None = None,
         progress: Progress = silent,
         rules: Any = None,
+        private_extremes: bool = False,
     ) -> Self:
         """Learn from an incomplete table.
 
@@ -142,6 +143,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             What every generated row keeps: an order of columns ("start <= end"), a
             list of columns that come only in combinations that were seen, or a
             function from a frame to one boolean per row. The table is checked.
+        private_extremes : bool
+            Learn neither levels that fewer than 5 rows have nor the exact extremes of
+            numbers and dates, which a model file otherwise names (docs/security.md).
 
         Notes
         -----
@@ -158,7 +162,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                         "a checkpoint holds one model, got "
                         f"ensemble={self.ensemble!r}; leave one of them out"
                     )
-            ready = make_ready(self, data, schema, max_minutes, report, rules)
+            ready = make_ready(
+                *(self, data, schema, max_minutes, report, rules, private_extremes)
+            )
             saved = self._checkpoint(checkpoint, ready)
             if len(ready.trainers) == 1:
                 runs = [train(ready.trainer, ready.seconds, report, saved)]

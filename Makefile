@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # where the baselines' packages are, if they are anywhere
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small test-baselines
+.PHONY: help demo test test-slow attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -29,6 +29,13 @@ test-slow: $(READY)  ## the checks that take minutes
 # AUGMASK_ATTACK=full does as much as before a release: an hour on two cores
 attack: $(READY)  ## spoilt files, odd commands and calls, kills; figures at the end
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/attack
+
+# A golden is written where a version was raised, and refused where that was forgotten.
+goldens: $(READY)  ## golden rows of generators and augmenters with a new version
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.golden
+
+goldens-baselines: .venv-baselines/.ready  ## the same for those of the peers' packages
+	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m tests.bench.golden
 
 lint: $(READY)  ## style
 	$(BIN)/ruff check .
@@ -94,7 +101,7 @@ bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 	touch .venv-baselines/.ready
 
 test-baselines: .venv-baselines/.ready  ## the peers' own packages, in their environment
-	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/baselines tests/test_peers.py tests/bench/grid/test_baselines.py
+	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/baselines tests/test_peers.py tests/bench/grid/test_baselines.py tests/bench/test_goldens.py
 
 # A grid that was started before goes on where it was.
 bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes
@@ -136,5 +143,23 @@ bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, a
 	$(FRONT) table
 	$(FRONT) plot
 
+# Rivals of the panel, each with exactly the packages that it ran with: what they declare
+# beyond these is not used here.
+.venv-rivals-%/.ready: benchmarks/panel/pins-%.txt
+	$(PYTHON) -m venv .venv-rivals-$*
+	.venv-rivals-$*/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --no-deps -r benchmarks/panel/pins-$*.txt
+	touch .venv-rivals-$*/.ready
+
+RIVALS = .venv-rival/.ready .venv-baselines/.ready .venv-rivals-sdv/.ready \
+    .venv-rivals-utrees/.ready .venv-rivals-impute/.ready
+PANEL = AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/panel
+# TABLES="star pbc" and METHODS=ours take a part; every step goes on where it was
+bench-panel: $(READY) $(RIVALS)  ## public tables with missing values, ours and rivals
+	$(PANEL) prepare panel-results $(if $(TABLES),--tables $(TABLES))
+	$(PANEL) run panel-results $(if $(TABLES),--tables $(TABLES)) $(if $(METHODS),--methods $(METHODS))
+	$(PANEL) score panel-results $(if $(TABLES),--tables $(TABLES))
+	$(PANEL) page
+
 clean:          ## forget the environments, the demo's output and results of plans
-	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results
+	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results panel-results

@@ -16,10 +16,11 @@ ROOT = Path(augmask.__file__).parent
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
     ["errors", "rng", "versions"],
-    ["progress", "files", "notebook", "peers"],
+    ["progress", "files", "notebook", "peers", "values"],
     ["table"],
     ["missing"],
     ["augmentation"],
+    ["autoconfig"],
     ["config"],
     ["presets"],
     ["device"],
@@ -99,6 +100,12 @@ def test_loading_a_part_loads_no_more_than_it_needs(module, absent):
     assert not absent & set(run.stdout.split())
 
 
-def test_no_file_holds_more_than_one_idea():
-    long = {p.name: n for p in files() if (n := len(p.read_text().splitlines())) > 420}
-    assert not long
+def test_the_network_is_used_where_the_readme_says_so():
+    talks = {"urllib.request", "http.client", "socket", "requests", "ftplib"}
+    found = {str(p.relative_to(ROOT)) for p in files() if imported(p) & talks}
+    assert found == {"bench/public.py"}
+    readme = (ROOT.parents[1] / "README.md").read_text()
+    sentences = " ".join(readme.split()).split(". ")
+    (said,) = [sentence for sentence in sentences if "no network" in sentence]
+    assert "augmask bench" in said
+    assert "UCI" in said

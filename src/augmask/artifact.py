@@ -21,7 +21,7 @@ from augmask.errors import ArtifactError
 from augmask.files import as_path, is_plain, written_whole
 from augmask.versions import library_versions
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST, TENSORS, CHECKSUMS = "manifest.json", "tensors.safetensors", "checksums.json"
 LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
 

@@ -34,20 +34,22 @@ HISTORY = {"step", "loss", "held_out"}
 
 def check_parameters(parameters: Any, training: Any, preset: Any) -> int:
     """Return the number of members; raise `ValueError` on what no fit has written."""
-    members = parameters.get("ensemble", 1)
-    seed = parameters.get("seed", 0)
+    if not isinstance(training, dict) or type(training.get("best_step")) is not int:
+        raise ValueError("it does not say how it was trained")
+    members, seed = training.get("members"), parameters.get("seed")
     if type(members) is not int or members < 1:
         raise ValueError(f"its ensemble has {members!r} members")
     if type(seed) is not int or seed < 0:
         raise ValueError(f"its seed is {seed!r}")
+    asked = parameters.get("ensemble")
+    if asked != "auto" and (type(asked) is not int or asked < 1):
+        raise ValueError(f"its ensemble was asked to have {asked!r} members")
     if parameters.get("supervise", "observed") not in SUPERVISE:
         raise ValueError(f"it supervises {parameters['supervise']!r}")
     texts = {"augmenter": parameters.get("augmenter", ""), "preset": preset}
     for name, value in texts.items():
         if not isinstance(value, str):
             raise ValueError(f"its {name} is {value!r}")
-    if not isinstance(training, dict) or type(training.get("best_step")) is not int:
-        raise ValueError("it does not say how it was trained")
     return members
 
 

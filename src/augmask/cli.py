@@ -65,15 +65,18 @@ def _muted() -> Iterator[None]:
         yield
 
 
-def _parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Turn `name=value` texts into settings; numbers become numbers."""
-    settings: dict[str, Any] = {}
+def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
+    """Turn `name=value` texts into settings, each as what it may be."""
+    from augmask.config import read_settings
+    from augmask.diffusion import keywords_of
+
+    texts = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals:
             raise UsageError(f"--set needs NAME=VALUE, got {pair!r}")
-        settings[name.strip()] = _number_or_text(text.strip())
-    return settings
+        texts[name.strip()] = text.strip()
+    return read_settings(texts, keywords_of(backbone))
 
 
 def _parse_rules(texts: list[str] | None) -> list[str | list[str]]:
@@ -84,15 +87,6 @@ def _parse_rules(texts: list[str] | None) -> list[str | list[str]]:
         else text
         for text in texts or []
     ]
-
-
-def _number_or_text(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 @app.callback()
@@ -123,29 +117,37 @@ def inspect(
     """Say what each column is taken for, where the holes are, and what stands out."""
     from augmask.files import check_apart, check_writable
     from augmask.missing.describe import describe
+    from augmask.sample.suggest import orders_note, suggest_orders
     from augmask.table.frames import read_frame
     from augmask.table.infer import hole_mask, infer_schema
+    from augmask.table.link_search import with_links
+    from augmask.table.notes import absence_findings
 
     if save_schema is not None:
         check_writable(named(save_schema, "--save-schema", ".toml"))
         check_apart("--save-schema", save_schema, data)
     frame = read_frame(data)
-    found = infer_schema(frame, schema)
+    found = with_links(frame, infer_schema(frame, schema))
     facts = describe(frame, hole_mask(frame, found))
     if save_schema is not None:
         found.to_toml(save_schema)
+    orders = suggest_orders(frame, found)
     if as_json:
         print_json(
             {
                 "columns": [column.to_dict() for column in found],
                 "missing": facts.to_dict(),
+                "not_applicable": absence_findings(found),
+                "rules": orders,
                 "notes": found.notes(),
             }
         )
         return
     typer.echo(f"{data}: {len(frame):,} rows, {len(found)} columns")
+    kept = sum(column.missing for column in found if column.gated) / max(len(found), 1)
+    apart = f" ({kept:.1%} not applicable and kept)" if kept else ""
     typer.echo(
-        f"holes: {facts.rate:.1%} of all cells, "
+        f"holes: {facts.rate:.1%} of all cells{apart}, "
         f"{facts.complete_rows:,} complete rows, {facts.n_patterns:,} patterns\n"
     )
     typer.echo(str(found))
@@ -153,7 +155,7 @@ def inspect(
         typer.echo("\nmost frequent patterns (rows: columns missing together)")
         for names, count in facts.patterns[:5]:
             typer.echo(f"{count:>9,}: {', '.join(map(str, names)) or '(none)'}")
-    for note in found.notes():
+    for note in (*found.notes(), *orders_note(orders)):
         say(f"note: {note}")
 
 
@@ -169,7 +171,9 @@ def fit(
     supervise: Annotated[
         str, typer.Option(help="cells that the loss counts: observed or all")
     ] = "observed",
-    preset: Annotated[str, typer.Option(help="auto, fast, balanced or paper")] = "auto",
+    preset: Annotated[
+        str, typer.Option(help="auto, fast, balanced, best or paper")
+    ] = "auto",
     steps: Annotated[int | None, typer.Option(help="training steps")] = None,
     max_minutes: Annotated[
         float | None, typer.Option(help="wall-clock budget of the whole fit")
@@ -182,8 +186,9 @@ def fit(
         typer.Option(help="save the training here and go on from here if killed"),
     ] = None,
     ensemble: Annotated[
-        int, typer.Option(help="models to train; rows come from each in turn")
-    ] = 1,
+        int | None,
+        typer.Option(help="models to train; rows come from each in turn"),
+    ] = None,
     rules: Annotated[
         list[str] | None,
         typer.Option("--rule", help="what every row keeps, e.g. --rule 'start <= end'"),
@@ -199,14 +204,18 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Learn from an incomplete table and write a model file."""
-    from augmask.files import check_apart, check_writable
+    from augmask.files import check_apart, check_writable, same_file
     from augmask.model import AugMask
 
     check_writable(named(out, "--out", ".augmask"))
     check_apart("--out", out, data, schema)
     if checkpoint is not None:
-        check_apart("--checkpoint", checkpoint, out, schema)
-    options = _parse_settings(settings or [])
+        check_apart("--checkpoint", checkpoint, schema)
+        if same_file(checkpoint, out):
+            raise UsageError(
+                f"--checkpoint and --out must be two files, both are {out}"
+            )
+    options = _parse_settings(settings or [], backbone)
     if steps is not None:
         options["steps"] = steps
     began = time.monotonic()
@@ -218,7 +227,7 @@ def fit(
         options=options,
         seed=seed,
         device=device,
-        ensemble=ensemble,
+        ensemble="auto" if ensemble is None else ensemble,
     )
     with noting(as_json) as notes, reporting(as_json) as progress:
         given = (data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))
@@ -232,6 +241,7 @@ def fit(
     facts = {
         "model": str(out),
         "preset": model.preset_,
+        "chosen": model.training_["chosen"],
         "augmenter": model.augmenter_,
         "steps": int(model.history_["step"].iloc[-1]),
         "best_step": model.training_["best_step"],
@@ -247,6 +257,8 @@ def fit(
         return
     watched = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
     restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
+    if facts["chosen"]:
+        typer.echo(f"chosen for {facts['chosen']}")
     typer.echo(
         f"{out}: preset {facts['preset']}, holes filled by {facts['augmenter']}, "
         f"{facts['steps']:,} steps, "
@@ -367,16 +379,18 @@ def demo(
     if as_json:
         print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
         return
-    heads = ("Shape", "Trend", "alpha", "beta", "MLE")
+    heads = ("Shape", "Trend", "worst", "alpha", "beta", "MLE", "C2ST")
     typer.echo(f"\n{'strategy':10}{''.join(f'{h:>7}' for h in heads)}   what it is")
     for r in results:
-        five = (r.shape, r.trend, r.alpha_precision, r.beta_recall, r.mle)
-        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in five)
+        rows = (r.alpha_precision, r.beta_recall, r.mle, r.c2st_auc)
+        numbers = (r.shape, r.trend, r.trend_worst, *rows)
+        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in numbers)
         typer.echo(f"{r.strategy:10}{''.join(cells)}   {r.meaning}")
     typer.echo(
         "\nHow alike the synthetic rows are to the complete truth: Shape by columns, "
-        "Trend by pairs of\ncolumns, alpha and beta by rows, MLE by what a model "
-        "learns from them. Near the last line is best.\n"
+        "Trend by pairs of\ncolumns and in their worst tenth, alpha and beta by rows, "
+        "MLE by what a model learns from them,\nC2ST by how well trees tell them from "
+        "the truth (0.5: not at all). Near the last line is best.\n"
     )
     for name, meaning in FILES.items():
         typer.echo(f"  {out / name}: {meaning}")
@@ -388,6 +402,15 @@ def _out_of_memory(error: Exception) -> bool:
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
         or "can't allocate memory" in str(error)
+    )
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return a sentence about an error that is ours to mend."""
+    text = " ".join(str(error).split())[:200]
+    return (
+        f"{type(error).__name__}: {text}; this is a defect of augmask, please report "
+        "it with what --debug shows"
     )
 
 
@@ -404,7 +427,7 @@ def main() -> None:
     except SystemExit as end:
         # a wrong command line: the first process says so, and its code counts
         sys.exit(0 if parallel.follows() else end.code)
-    except (AugMaskError, OSError, MemoryError, RuntimeError) as error:
+    except Exception as error:
         if isinstance(error, AugMaskError):
             sentence, code = " ".join(str(error).splitlines()), error.exit_code
         elif _out_of_memory(error):
@@ -412,7 +435,7 @@ def main() -> None:
         elif isinstance(error, OSError):
             sentence, code = f"the system refused: {error}", 3
         else:
-            raise
+            sentence, code = _unforeseen(error), 1
         if debug:
             traceback.print_exc()
         say(f"augmask: {sentence}")

@@ -12,6 +12,8 @@ import typer
 from augmask.console import noting, print_json, reporting
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from augmask.progress import Progress
 
 Data = Annotated[
@@ -108,6 +110,7 @@ def impute(
     """Fill the holes of a table by a model; observed cells stay as they are."""
     from augmask.files import check_apart
     from augmask.model import load
+    from augmask.sample.multiple import Imputations
     from augmask.sample.stream import check_output, write_frames
     from augmask.table.frames import read_frame
 
@@ -119,12 +122,12 @@ def impute(
         found = load(model_file, device).impute(
             frame, draws=draws, seed=seed, progress=progress
         )
-        frames = [found if draws == 1 else found.long()]
-        rows = write_frames(frames, out, csv_safe=csv_safe)
+        full: pd.DataFrame = found.long() if isinstance(found, Imputations) else found
+        rows = write_frames([full], out, csv_safe=csv_safe)
     facts = {
         "rows": rows,
         "file": str(out),
-        "holes": int(frame.isna().to_numpy().sum()),
+        "holes": full.attrs["filled"],
         "draws": draws,
         "seconds": round(time.monotonic() - began, 1),
         "notes": notes,

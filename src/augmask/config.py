@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from augmask.augmentation.draws import Draws
-from augmask.errors import UsageError, did_you_mean, shown
+from augmask.errors import UsageError, did_you_mean
+from augmask.values import ValueKind
 
 # The paper's names: the rule that fills holes, and the cells that the loss counts.
 STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
@@ -19,22 +20,19 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
 }
 SUPERVISE = ("observed", "all")
 TIES = ("middle", "spread")
+LINKS = ("ignore", "keep")
 PRODUCTS = ("auto", "bf16", "tf32")
 FUSE = ("auto", "always", "never")
 # Compiling takes some 20 seconds on a GPU; a run should last longer than that.
 WORTH_FUSING = 5_000
 ROWS_WORTH_FUSING = 5_000_000
-CHOICES = {"ties": TIES, "products": PRODUCTS, "fuse": FUSE}
+CHOICES = {"ties": TIES, "links": LINKS, "products": PRODUCTS, "fuse": FUSE}
 MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
+TYPES = {"int": int, "float": float, "bool": bool, "str": str}
+MOST = 1_000_000_000  # of anything that is counted
 # Beyond these a run is a slip of the pen, or a file that was tampered with.
 AT_MOST = {"sampling_steps": 5_000, "sampling_batch": 1_000_000, "batch": 10_000_000}
-AT_MOST |= {"steps": 10**9, "warmup": 10**9, "patience": 10**9}
-KINDS: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-}
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,9 @@ class Settings:
     ties : str
         What equal numbers of a column are to the network: one point (`middle`, the
         paper), or spread over the normal scores that they share (`spread`).
+    links : str
+        Columns that are nearly functions of others: learned like any (`ignore`, the
+        paper), or generated so that the relation holds as often (`keep`).
     batch, steps : int
         Rows a step, and how many steps.
     lr, warmup, beta2, ema : float, int, float, float
@@ -76,6 +77,7 @@ class Settings:
     """
 
     ties: str = "middle"
+    links: str = "ignore"
     batch: int = 4096
     steps: int = 30_000
     lr: float = 1e-3
@@ -94,27 +96,8 @@ class Settings:
     network: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in _fields().items():
-            value = getattr(self, name)
-            if type(value) not in KINDS[kind]:
-                raise UsageError(f"{name} must be of type {kind}, got {value!r}")
-            if kind != "str":
-                _check_number(name, value, 0 if name in MAY_BE_ZERO else 1e-12)
-        for name, limit in BELOW.items():
-            if getattr(self, name) >= limit:
-                raise UsageError(
-                    f"{name} must be below {limit}, got {getattr(self, name)!r}"
-                )
-        for name, most in AT_MOST.items():
-            if getattr(self, name) > most:
-                raise UsageError(
-                    f"{name} must be at most {most:,}, got {shown(getattr(self, name))}"
-                )
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise UsageError(
-                    f"{name} must be one of {known}, got {getattr(self, name)!r}"
-                )
+        for name, kind in _kinds().items():
+            object.__setattr__(self, name, kind.checked(name, getattr(self, name)))
         Draws.parse(self.draws)
 
     def compiled(self, device: str) -> bool:
@@ -132,36 +115,78 @@ class Settings:
     def replace(
         self, changes: Mapping[str, Any], network: Collection[str] | None = ()
     ) -> Settings:
-        """Return settings with some values changed; unknown names are an error.
+        """Return settings with some values changed; what cannot be is an error.
 
         Parameters
         ----------
         changes : mapping
             Names of settings, and of what the backbone can be built with.
-        network : collection of str, optional
-            The latter names; None when the backbone takes any.
+        network : mapping of str to ValueKind, or collection of str, optional
+            The latter names, and what their values may be; None when the backbone takes
+            any.
 
         Examples
         --------
         >>> Settings().replace({"steps": 9, "width": 32}, ["width"]).network
         {'width': 32}
         """
-        own = {name: value for name, value in changes.items() if name in _fields()}
-        other = {name: value for name, value in changes.items() if name not in own}
-        for name in other:
+        own = {name: value for name, value in changes.items() if name in _kinds()}
+        other = {}
+        for name, value in changes.items():
+            if name in own:
+                continue
             if network is not None and name not in network:
-                hint = did_you_mean(name, [*_fields(), *network])
+                hint = did_you_mean(name, [*_kinds(), *network])
                 raise UsageError(f"there is no setting {name!r}{hint}")
+            other[name] = _kind_in(network, name).checked(name, value)
         return dataclasses.replace(self, **own, network={**self.network, **other})
 
 
-def _fields() -> dict[str, str]:
-    """Return the plain settings and their types."""
-    every = dataclasses.fields(Settings)
-    return {f.name: str(f.type) for f in every if f.name != "network"}
+def read_settings(
+    texts: Mapping[str, str], network: Mapping[str, ValueKind] | None
+) -> dict[str, Any]:
+    """Return settings that were written as text, each as what it may be.
+
+    Parameters
+    ----------
+    texts : mapping
+        Of names, known or not, to text.
+    network : mapping of str to ValueKind, optional
+        What the backbone can be built with.
+
+    Examples
+    --------
+    >>> read_settings({"lr": "1", "anneal": "no"}, {"anneal": ValueKind(bool)})
+    {'lr': 1.0, 'anneal': False}
+    """
+    own = _kinds()
+    return {
+        name: (own.get(name) or _kind_in(network, name)).read(text)
+        for name, text in texts.items()
+    }
 
 
-def _check_number(name: str, value: float, lowest: float) -> None:
-    if not lowest <= value < math.inf:
-        word = "finite and at least 0" if lowest == 0 else "finite and above 0"
-        raise UsageError(f"{name} must be {word}, got {value!r}")
+@cache
+def _kinds() -> dict[str, ValueKind]:
+    """Return the plain settings and what each may be."""
+    found = {}
+    for each in dataclasses.fields(Settings):
+        if each.name == "network":
+            continue
+        kind = ValueKind(TYPES[str(each.type)], CHOICES.get(each.name, ()))
+        if kind.plain in (int, float):
+            may_be_zero = each.name in MAY_BE_ZERO
+            kind = dataclasses.replace(
+                kind,
+                lowest=0 if may_be_zero else None,
+                above=None if may_be_zero else 0,
+                highest=AT_MOST.get(each.name, MOST) if kind.plain is int else None,
+                below=BELOW.get(each.name),
+            )
+        found[each.name] = kind
+    return found
+
+
+def _kind_in(network: Collection[str] | None, name: str) -> ValueKind:
+    known = network if isinstance(network, Mapping) else {}
+    return known.get(name) or ValueKind()

@@ -40,7 +40,11 @@ def shown(value: object, most: int = 60) -> str:
     if isinstance(value, int) and value.bit_length() > 100:
         # Python refuses to write very long numbers out
         return f"a number of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        # such a number within a list
+        return f"a {type(value).__name__} with a number of very many digits"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -57,7 +57,8 @@ def _target(path: Path) -> Path:
     try:
         return path.resolve() if path.is_symlink() else path
     except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"cannot write {path}: it leads nowhere") from error
+        reason = getattr(error, "strerror", None) or "it leads nowhere"
+        raise DataError(f"cannot write {path}: {reason}") from error
 
 
 def check_writable(path: str | Path) -> Path:
@@ -97,13 +98,14 @@ def check_apart(option: str, out: Path, *inputs: Path | None) -> None:
         None stands for an input that was not given.
     """
     for path in inputs:
-        if path is not None and _are_one(out, path):
+        if path is not None and same_file(out, path):
             raise UsageError(
                 f"{option} must not be what is read, {out} is {path}; name another file"
             )
 
 
-def _are_one(a: Path, b: Path) -> bool:
+def same_file(a: Path, b: Path) -> bool:
+    """Say whether two names are those of one file, whether it is there or not."""
     try:
         if a.resolve() == b.resolve():
             return True

@@ -6,7 +6,7 @@ import logging
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.augmentation.draws import Completions, Draws, complete
+from augmask.autoconfig import Choice, Size, choose
 from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
 from augmask.diffusion import build_members, check_sampler, keywords_of
@@ -24,7 +25,7 @@ from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean, shown
 from augmask.missing.learned import learn_holes
 from augmask.missing.model import MissingModel
-from augmask.presets import FILLS, resolve_preset
+from augmask.presets import AUGMENTER, resolve_preset
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
 from augmask.sample.rules import Rule, learn_rules, read_rules
@@ -33,6 +34,7 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.link_search import with_links, without_links
 from augmask.table.private import without_extremes, without_traces
 from augmask.train import parallel
 from augmask.train.data import TrainingData, filled_once, hidden_cells
@@ -86,6 +88,7 @@ class Ready:
     settings: Settings
     preset: str
     augmenter: str | Augmenter
+    choice: Choice
     trainers: tuple[Trainer, ...]
     max_minutes: float | None
     seconds: float | None
@@ -99,17 +102,14 @@ class Ready:
 def _filled(
     augmenter: Any,
     table: Table,
-    codec: Codec,
     settings: Settings,
     seed: int,
     progress: Progress,
 ) -> Completions:
     draws = Draws.parse(settings.draws)
-    # where equal numbers are one point, a number between two points is a hole
-    settle = codec.settled if settings.ties == "middle" else None
     rng = stream(seed, "fill")
     return filled_once(
-        lambda: complete(augmenter, table, draws, rng, progress, settle), table, draws
+        lambda: complete(augmenter, table, draws, rng, progress), table, draws
     )
 
 
@@ -141,6 +141,26 @@ def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     return name, settings
 
 
+def _choice(model: Any, table: Table, device: torch.device) -> Choice:
+    """Return what the size of the table changes, if the model leaves it to us."""
+    if model.preset != "auto":
+        return Choice()
+    name = model.backbone if isinstance(model.backbone, str) else None
+    choice = choose(Size.of(table, device.type, name), model.options or ())
+    if choice.told:
+        log.info("auto: %s", choice.told)
+    for text in choice.warnings:
+        warnings.warn(text, AugMaskWarning, stacklevel=4)
+    return choice
+
+
+def _members(asked: Any, choice: Choice, alone: bool) -> int:
+    """Return how many models are trained; `alone` if only one may be."""
+    if asked == "auto":
+        return 1 if alone else choice.ensemble or 1
+    return whole_number("ensemble", asked, 1)
+
+
 def _rules(
     asked: Any, frame: pd.DataFrame, codec: Codec, table: Table
 ) -> tuple[Rule, ...]:
@@ -148,7 +168,7 @@ def _rules(
     rules = read_rules(asked, codec.schema)
     if not rules:
         return ()
-    rows = codec.decode(table.num, table.cat, np.random.default_rng(0))
+    rows = codec.decode(table.num, table.cat, np.random.default_rng(0), derive=False)
     named = frame.rename(columns=str)[list(codec.schema.names)]
     return learn_rules(rules, rows, ~hole_mask(named, codec.schema).to_numpy())
 
@@ -160,6 +180,7 @@ def make_ready(
     max_minutes: float | None,
     progress: Progress,
     rules: Any = None,
+    alone: bool = False,
     private_extremes: bool = False,
 ) -> Ready:
     """Read, encode and fill the table, and build what is to be trained.
@@ -170,6 +191,8 @@ def make_ready(
         Its parameters are read; it is not changed.
     data, schema, max_minutes, progress, rules, private_extremes
         As in `AugMask.fit`.
+    alone : bool
+        Whether only one member may be trained unless more are asked for.
     """
     began = time.monotonic()
     seed = whole_number("seed", model.seed, 0)
@@ -184,27 +207,34 @@ def make_ready(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
             + did_you_mean(str(model.supervise), SUPERVISE)
         )
-    members = whole_number("ensemble", model.ensemble, 1)
-    if members > 1 and parallel.launched():
+    if _members(model.ensemble, Choice(), alone) > 1 and parallel.launched():
         raise UsageError(
             "the members of an ensemble share one device; start without torchrun"
         )
     device = parallel.own_device(resolve_device(model.device))
     preset, settings = _settings(model, device)
     auto = isinstance(model.augmenter, str) and model.augmenter == "auto"
-    fills = FILLS[preset] if auto else model.augmenter
-    augmenter = resolve_augmenter(fills)
+    if not auto:
+        # a slip is told before the table is read
+        resolve_augmenter(model.augmenter, also=("auto",))
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)
     if private_extremes:
         frame = without_extremes(frame, found)
         found = without_traces(infer_schema(frame, schema))
+    keep = settings.links == "keep"
+    found = with_links(frame, found) if keep else without_links(found)
     for note in found.notes():
         warnings.warn(note, AugMaskWarning, stacklevel=3)
     spread = seed if settings.ties == "spread" else None
     codec = Codec.fit(frame, found, spread)
     table = _learnable(codec.encode(frame, spread))
+    choice = _choice(model, table, device)
+    settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    members = _members(model.ensemble, choice, alone or parallel.launched())
+    fills = (choice.augmenter or AUGMENTER) if auto else model.augmenter
+    augmenter = resolve_augmenter(fills)
     kept_rules = _rules(rules, frame, codec, table)
     check_storable(settings, codec)
     if parallel.size() > 1:
@@ -218,7 +248,7 @@ def make_ready(
     # the frame is the largest thing around, and all is in the table now
     del frame
     pa.default_memory_pool().release_unused()
-    completions = _filled(augmenter, table, codec, settings, seed, progress)
+    completions = _filled(augmenter, table, settings, seed, progress)
     layout = completions.table.layout
     # the first member is the model without others
     seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]
@@ -228,12 +258,9 @@ def make_ready(
         [stream_seed(each, "init") for each in seeds],
         **settings.network,
     )
-    learned_from = completions.table
-    if model.supervise == "all":
-        every = np.ones_like(learned_from.observed)
-        learned_from = replace(learned_from, observed=every)
+    # the true mask, whatever is supervised: strategies differ in nothing else
     for network in networks:
-        init_from_data(network, learned_from)
+        init_from_data(network, completions.table)
     backbone.to(device)
     # a module that the caller has built may start anywhere
     parallel.copy_lead(backbone.state_dict().values())
@@ -272,6 +299,7 @@ def make_ready(
         settings,
         preset,
         fills,
+        choice,
         trainers,
         max_minutes,
         seconds,

@@ -48,14 +48,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         or function that is called with a `Layout`, or a module that is copied.
     augmenter : str or Augmenter
         The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
-        `lgbm-s`, `lgbm-s-wide`, `lgbm-s-calibrated`, `lgbm-chain`, or an object with
-        `fit` and `draw`. `auto` goes by the preset: `lgbm-s` for `paper`, `lgbm-s-wide`
-        for the others.
+        `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, `hyperimpute`, or an object with
+        `fit` and `draw`. `auto` takes `lgbm-s`.
     supervise : {"observed", "all"}
         Which cells the loss counts. `mean` with `all` is the paper's NoAug, `lgbm-s`
         with `all` its AugFull, `lgbm-s` with `observed` its AugMask.
-    preset : {"auto", "paper", "balanced", "fast"}
-        Sizes and budgets; `auto` chooses by the device.
+    preset : {"auto", "paper", "best", "balanced", "fast"}
+        Sizes and budgets; `auto` takes `best` on a GPU and `fast` on a CPU.
     options : mapping, optional
         Single settings that differ from the preset's, see `augmask.config.Settings`,
         and keywords of the backbone.
@@ -63,9 +62,10 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The same seed gives the same model on the same CPU.
     device : str
         `auto`, `cpu`, `cuda` or `mps`.
-    ensemble : int
+    ensemble : int or "auto"
         How many models to train from different starts; rows come from each in turn. On
-        a GPU they train as one.
+        a GPU they train as one. `auto` is 1, but several with preset `auto` where the
+        table is small and `options` do not set the steps.
 
     Attributes
     ----------
@@ -75,8 +75,14 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The settings that were used.
     augmenter_ : str or Augmenter
         The rule that was used.
+    ensemble_ : int
+        How many models were trained.
+    training_ : dict
+        What happened: the step that was kept, restarts, seconds, why it stopped, and
+        `chosen`, what preset `auto` changed for the size of the table and why.
     history_ : DataFrame
-        Loss, held-out loss, learning rate and time along the training.
+        Loss, held-out loss, learning rate and time along the training, and what the
+        backbone tells of its learned noise schedule.
     holes_ : MissingModel
         Which cells of a row one would have seen.
     rules_ : tuple
@@ -93,6 +99,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     rules_: tuple[Rule, ...]
     _suited_holes: MissingModel | None
+    _given: dict[str, Any]
 
     def __init__(
         self,
@@ -103,7 +110,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         device: str = "auto",
-        ensemble: int = 1,
+        ensemble: int | Literal["auto"] = "auto",
     ) -> None:
         self.backbone = backbone
         self.augmenter = augmenter
@@ -157,14 +164,14 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             report = progress if parallel.leads() else silent
             if checkpoint is not None:
                 check_writable(checkpoint)
-                if self.ensemble != 1:
+                if self.ensemble not in (1, "auto"):
                     raise UsageError(
                         "a checkpoint holds one model, got "
                         f"ensemble={self.ensemble!r}; leave one of them out"
                     )
-            ready = make_ready(
-                *(self, data, schema, max_minutes, report, rules, private_extremes)
-            )
+            alone = checkpoint is not None
+            given = (self, data, schema, max_minutes, report, rules)
+            ready = make_ready(*given, alone, private_extremes)
             saved = self._checkpoint(checkpoint, ready)
             if len(ready.trainers) == 1:
                 runs = [train(ready.trainer, ready.seconds, report, saved)]
@@ -181,8 +188,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                 f"max_minutes={ready.max_minutes} ended before the first training "
                 "step; give more, or choose a faster augmenter"
             )
-        self._set_fitted(ready, ready.augmenter)
+        self._set_fitted(ready)
+        # what is set from now on is for the next fit
+        self._given = self.get_params(deep=False)
         self._set_runs(runs)
+        self.ensemble_ = len(runs)
+        self.training_["members"] = len(runs)
+        self.training_["chosen"] = ready.choice.told
         self._set_wishes(ready.holes, ready.rules)
 
     def sample(
@@ -289,6 +301,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         -------
         DataFrame or Imputations
             One frame, or a sequence of several with `summary` and `long`.
+            `attrs["filled"]` of a frame says how many cells were.
         """
         source = self._source(seed)
         draws = whole_number("draws", draws, 1)
@@ -299,15 +312,14 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
 
         The file holds no clock times, so the same table, settings and seed give the
-        same bytes; `history_` of a loaded model has no column `seconds`. A backbone of
+        same bytes; `history_` of a loaded model has no column `seconds`. It has the
+        parameters that the model was fitted with, but for the device. A backbone of
         your own is named in the file, and handed to `load` again; so is a rule.
         """
         self._check_fitted()
-        parameters = {name: getattr(self, name) for name in ("backbone", "supervise")}
-        parameters |= {"seed": int(self.seed), "ensemble": int(self.ensemble)}
-        parameters["augmenter"] = self.augmenter_
         stored = Stored(
-            parameters,
+            self._given,
+            self.augmenter_,
             self.settings_,
             self.preset_,
             self.layout_,
@@ -347,16 +359,15 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         facts = [self.backbone, ready.augmenter, self.supervise, self.seed]
         return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
 
-    def _set_fitted(self, made: Ready | Stored, augmenter: str | Augmenter) -> None:
+    def _set_fitted(self, made: Ready | Stored) -> None:
         self.codec_, self.schema_ = made.codec, made.codec.schema
         self.layout_ = made.layout
         self.backbone_ = made.backbone
         self.settings_, self.preset_ = made.settings, made.preset
-        self.augmenter_ = augmenter
+        self.augmenter_ = made.augmenter
 
     def _set_runs(self, runs: Sequence[Run]) -> None:
-        names = ["step", "loss", "held_out", "lr", "seconds"]
-        frames = [pd.DataFrame(run.history, columns=names) for run in runs]
+        frames = [pd.DataFrame(run.history) for run in runs]
         if len(runs) > 1:
             frames = [frame.assign(member=i) for i, frame in enumerate(frames)]
         self.history_ = pd.concat(frames, ignore_index=True).astype("float64")
@@ -402,7 +413,9 @@ def load(
         model = AugMask(**stored.parameters, device=device)
     except TypeError as error:
         raise ArtifactError(f"{path} does not hold together: {error}") from error
-    model._set_fitted(stored, model.augmenter)
+    model._set_fitted(stored)
+    model._given = model.get_params(deep=False)
+    model.ensemble_ = int(stored.training["members"])
     model.history_ = stored.history
     model.training_ = stored.training
     model._set_wishes(stored.holes, stored.rules)

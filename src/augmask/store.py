@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from augmask.augmentation.base import Augmenter
 from augmask.claims import (
     check_edges,
     check_history,
@@ -23,7 +24,7 @@ from augmask.claims import (
     rehearse,
 )
 from augmask.config import Settings
-from augmask.diffusion import build_members
+from augmask.diffusion import build_members, keywords_of
 from augmask.diffusion.base import Backbone
 from augmask.errors import ArtifactError, DataError, UsageError
 from augmask.missing.model import MissingModel
@@ -41,6 +42,7 @@ class Stored:
     """What a model file holds: a fitted model without its methods."""
 
     parameters: dict[str, Any]
+    augmenter: str | Augmenter
     settings: Settings
     preset: str
     layout: Layout
@@ -84,6 +86,23 @@ def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
     return digest.hexdigest()
 
 
+def _plain_parameters(model: Stored) -> dict[str, Any]:
+    """Return the parameters that a model was fitted with, as JSON has them."""
+    given = model.parameters
+    values = {**vars(model.settings), **model.settings.network}
+    asked, asked_members = given["options"], given["ensemble"]
+    return {
+        "backbone": _name(given["backbone"]),
+        "augmenter": _name(given["augmenter"]),
+        "supervise": given["supervise"],
+        "preset": given["preset"],
+        # from the settings, which hold them as plain values
+        "options": None if asked is None else {name: values[name] for name in asked},
+        "seed": int(given["seed"]),
+        "ensemble": asked_members if asked_members == "auto" else int(asked_members),
+    }
+
+
 def check_storable(settings: Settings, codec: Codec) -> None:
     """Raise now if a model of these could not be written after its training."""
     for name, value in (dataclasses.asdict(settings) | dict(settings.network)).items():
@@ -122,9 +141,9 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     rules, combinations = stored_rules(model.rules)
     arrays |= {f"rules/{k}": v for k, v in combinations.items()}
     arrays |= {f"holes/{k}": v for k, v in model.holes.arrays().items()}
-    named = {k: _name(model.parameters[k]) for k in ("backbone", "augmenter")}
     manifest = {
-        "parameters": model.parameters | named,
+        "parameters": _plain_parameters(model),
+        "augmenter": _name(model.augmenter),
         "preset": model.preset,
         "settings": dataclasses.asdict(model.settings),
         "layout": dataclasses.asdict(model.layout),
@@ -208,6 +227,10 @@ def restore(
             part, _, rest = name.partition("/")
             parts.setdefault(part, {})[rest] = array
         settings = Settings(**manifest["settings"])
+        keywords = keywords_of(chosen)
+        settings = settings.replace(settings.network, keywords)
+        parameters = dict(manifest["parameters"])
+        Settings().replace(dict(parameters["options"] or {}), keywords)
         stored = manifest["layout"]
         layout = Layout(
             tuple(stored["num_names"]),
@@ -239,7 +262,8 @@ def restore(
         )
         rehearse(codec, holes, kept)
         return Stored(
-            dict(manifest["parameters"]) | {"backbone": chosen},
+            parameters | {"backbone": chosen},
+            str(manifest["augmenter"]),
             settings,
             manifest["preset"],
             layout,

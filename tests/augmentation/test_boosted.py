@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy.special import digamma
 
-from augmask.augmentation.boosted import LgbmD, LgbmS, LgbmSCalibrated, LgbmSWide
+from augmask.augmentation.boosted import LgbmD, LgbmS, LgbmSCalibrated
 from augmask.augmentation.conditional import LOG_CHI2_BIAS
-from augmask.errors import NotFittedError
+from augmask.errors import NotFittedError, UsageError
 from augmask.table.carrier import Layout, Table
 
 
@@ -110,15 +110,17 @@ def test_the_printed_spread_is_half_and_the_calibrated_one_whole():
     assert 0.95 < np.median(calibrated.sigma) / 0.6 < 1.12
 
 
-def test_the_wide_rule_widens_numbers_and_leaves_categories_alone():
+def test_spread_widens_numbers_and_leaves_categories_alone():
     table = mixed()
     paper = LgbmS().fit(table, np.random.default_rng(0)).moments_
-    wide = LgbmSWide().fit(table, np.random.default_rng(0)).moments_
+    wide = LgbmS(spread=1.4).fit(table, np.random.default_rng(0)).moments_
     for factor, printed in zip(wide.num, paper.num, strict=True):
         np.testing.assert_array_equal(factor.mu, printed.mu)
         np.testing.assert_allclose(factor.sigma, 1.4 * printed.sigma, rtol=1e-6)
     for classes, printed_classes in zip(wide.cat, paper.cat, strict=True):
         np.testing.assert_array_equal(classes.p, printed_classes.p)
+    with pytest.raises(UsageError, match="spread must be finite and at least 0"):
+        LgbmS(spread=-1.0)
 
 
 def test_the_bias_is_that_of_the_logarithm_of_a_chi_square():

@@ -156,20 +156,3 @@ def test_a_users_rule_is_welcome(table):
         Broken(lambda *_: None), table, Draws("cycle", 2), np.random.default_rng(0)
     )
     assert drawn.n_draws == 2
-
-
-def test_numbers_in_holes_are_settled_piece_by_piece(make_table, monkeypatch):
-    monkeypatch.setattr("augmask.augmentation.draws.PIECE", 7)
-    table = make_table(n=30)
-
-    def settle(num, hole):
-        return np.where(hole, np.round(num), -99.0)
-
-    free, settled = (
-        complete(Noise(), table, Draws("stack", 2), np.random.default_rng(1), None, how)
-        for how in (None, settle)
-    )
-    np.testing.assert_array_equal(settled.num_fill, np.round(free.num_fill))
-    np.testing.assert_array_equal(settled.cat_fill, free.cat_fill)
-    seen = table.num_observed
-    np.testing.assert_array_equal(settled.table.num[seen], table.num[seen])

@@ -37,6 +37,17 @@ CONDITIONS = [
     asks("a comprehension", "age in [x for x in [1]]", "for x in", "none of them"),
     asks("a statement", "age == 30; import os", "cannot be read"),
     asks("a deep nest", "(" * 300 + "age" + ")" * 300 + " == 30", "cannot be read"),
+    *(
+        asks(f"{name} on {column}", f"{column} {sign} {number}", says)
+        for name, number, says in (
+            ("9,000 digits", "9" * 9_000, "cannot be read"),
+            ("4,000 digits", "9" * 4_000, "larger than any number of a table"),
+            ("minus 400 digits", "-" + "9" * 400, "larger than any number of a table"),
+            ("9,000 hex digits", "0x" + "f" * 9_000, "larger than any number of a"),
+        )
+        for column, sign in (("age", "<"), ("weight", "=="), ("job", "=="))
+    ),
+    asks("digits in a list", f"age in [30, {'9' * 4_000}]", "larger than any number"),
     Bad("unknown holes", USAGE, f"{SAMPLE} --missing lerned", ("missing", "'lerned'")),
     Bad("impute nothing", USAGE, IMPUTE, ("Missing argument",), typed=True),
     Bad(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.sealed import read_parts, with_manifest, write_parts
 
+from augmask.artifact import FORMAT
+
 from .bad import BAD_DATA, SAMPLE_BAD, Bad, write
 
 
@@ -116,8 +118,34 @@ MODELS = [
         "newer format",
         BAD_DATA,
         SAMPLE_BAD,
-        ("format 4", "update augmask"),
-        manifest(lambda m: m.update(format=4)),
+        (f"format {FORMAT + 1}", "update augmask"),
+        manifest(lambda m: m.update(format=FORMAT + 1)),
+    ),
+    *(
+        Bad(
+            f"{keyword} of {value!r}",
+            BAD_DATA,
+            SAMPLE_BAD,
+            ("does not hold together", f"{keyword} must be"),
+            manifest(
+                lambda m, k=keyword, v=value: m["settings"]["network"].update({k: v})
+            ),
+        )
+        for keyword, value in (("depth", 10**6), ("time_width", 10**9), ("width", "x"))
+    ),
+    Bad(
+        "options of no setting",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together", "no setting 'stpes'"),
+        manifest(lambda m: m["parameters"].update(options={"stpes": 3})),
+    ),
+    Bad(
+        "options that are no table",
+        BAD_DATA,
+        SAMPLE_BAD,
+        ("does not hold together",),
+        manifest(lambda m: m["parameters"].update(options=[1, 2])),
     ),
     Bad(
         "older format",

@@ -98,8 +98,26 @@ OPTIONS = [
     Bad("weight average of 1", USAGE, f"{FIT_GOOD} --set ema=1.0", ("ema", "below 1")),
     Bad("unknown solver", USAGE, f"{FIT_GOOD} --set solver=heun", ("solver", "'heun'")),
     Bad("diverging", FAILED, f"{FIT_GOOD} --set lr=1e30", ("step", "column", "lr")),
-    # three terabytes of weights
-    Bad("huge", BAD_DATA, f"{FIT_GOOD} --set width={10**11}", ("out of memory",)),
+    *(
+        Bad(f"--set {pair}", USAGE, f"fit no.csv --out m.augmask --set {pair}", says)
+        for pair, says in (
+            ("width=-1", ("width", "at least 1", "-1")),
+            ("width=0", ("width", "at least 1", "0")),
+            ("width=abc", ("width", "whole number", "'abc'")),
+            ("width=nan", ("width", "whole number", "'nan'")),
+            ("width=1e99", ("width", "whole number", "'1e99'")),
+            (f"width={10**11}", ("width", "at most 16,384")),
+            (f"width={'9' * 9_000}", ("width", "whole number")),
+            ("depth=0", ("depth", "at least 1")),
+            ("depth=-3", ("depth", "at least 1", "-3")),
+            ("depth=x", ("depth", "'x'")),
+            ("depth=1000", ("depth", "at most 100", "1000")),
+            ("cat_width=0", ("cat_width", "at least 1")),
+            (f"batch={10**30}", ("batch", "at most")),
+            ("anneal=perhaps --backbone tabdiff", ("anneal", "true or false")),
+            ("log_onehot=2 --backbone tabddpm", ("log_onehot", "true or false")),
+        )
+    ),
     Bad("zero rows", USAGE, "sample good.augmask -n 0 --out r.csv", ("n ", "1", "0")),
     Bad("negative rows", USAGE, "sample good.augmask -n -3 --out r.csv", ("n ", "-3")),
     Bad(

@@ -188,6 +188,55 @@ def test_settings_reach_the_model(desk, run_cli):
     assert (model.supervise, model.augmenter) == ("all", "ecdf")
 
 
+@pytest.mark.parametrize(
+    ("backbone", "name", "text", "value"),
+    [
+        ("tabdiff", "anneal", "false", False),
+        ("tabdiff", "learnable", "TRUE", True),
+        ("tabddpm", "log_onehot", "false", False),
+        ("tabddpm", "log_onehot", "on", True),
+        ("tabddpm", "clip", "1", 1.0),
+    ],
+)
+def test_text_becomes_what_the_keyword_is(backbone, name, text, value, desk, run_cli):
+    from augmask import load
+
+    given = ("--backbone", backbone, "--set", f"{name}={text}")
+    fitted = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, *given)
+    assert fitted.code == 0, fitted.err
+    found = load("m.augmask").settings_.network[name]
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("debug", [[], ["--debug"]])
+def test_what_nobody_foresaw_is_one_sentence_too(debug, desk, run_cli, monkeypatch):
+    def stumble(*args):
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr("augmask.table.frames.read_frame", stumble)
+    told = run_cli("inspect", "t.csv", *debug)
+    assert told.code == 1
+    assert ("Traceback" in told.err) is bool(debug)
+    last = told.err.splitlines()[-1]
+    assert last.startswith("augmask: ZeroDivisionError: division by zero; ")
+    assert "--debug" in last
+    assert bool(debug) or told.err.splitlines() == [last]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")]
+)
+def test_too_little_memory_is_said(error, desk, run_cli, monkeypatch):
+    def run_out(*args):
+        raise error
+
+    monkeypatch.setattr("augmask.table.frames.read_frame", run_out)
+    told = run_cli("inspect", "t.csv")
+    assert (told.code, told.out) == (3, "")
+    assert told.err == "augmask: out of memory; use fewer rows or columns\n"
+
+
 def test_an_interrupted_fit_says_nothing_and_leaves_nothing(desk, run_cli, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt

@@ -78,6 +78,31 @@ def test_impute(desk, run_cli, good_model, draws):
             assert (part[name][seen] == again[name][seen]).all()
 
 
+@pytest.mark.parametrize("draws", [1, 2])
+def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
+    # not what is NaN: codes are filled too, and holes that are values stay
+    frame = make_frame().assign(packs=[1.0, 2.0, None, 4.0, 5.0, 6.0] * 10)
+    frame["weight"] = frame["weight"].fillna(-999)
+    frame.to_csv("t.csv", index=False)
+    schema = '[columns.weight]\nholes = [-999]\n[columns.packs]\nhole = "level"\n'
+    (desk / "s.toml").write_text(schema)
+    fitted = run_cli(
+        *("fit", "t.csv", "--out", "m.augmask", *TINY, "--schema", "s.toml")
+    )
+    assert fitted.code == 0, fitted.err
+    command = ("impute", "m.augmask", "t.csv", "--out", "full.csv", "--draws", draws)
+    result = run_cli(*command, "--json")
+    assert result.code == 0, result.err
+    before = pd.read_csv("t.csv")
+    full = pd.read_csv("full.csv").loc[:59, list(before)]
+    changed = (full != before) & ~(full.isna() & before.isna())
+    filled = int(changed.to_numpy().sum())
+    assert filled != before.isna().to_numpy().sum()
+    assert (changed["weight"] == (before["weight"] == -999)).all()
+    assert json.loads(result.out)["holes"] == filled
+    assert f" {filled:,} holes filled" in run_cli(*command).out
+
+
 @pytest.mark.parametrize("command", ["sample", "impute"])
 def test_rows_for_a_spreadsheet(desk, run_cli, command):
     frame = make_frame()

@@ -22,6 +22,11 @@ def test_the_demo_leaves_tables_and_a_model(tmp_path):
         assert r.shape < real.shape
         assert r.trend < real.trend
         assert r.beta_recall < real.beta_recall
+        assert r.c2st_auc > real.c2st_auc + 0.2
+        assert r.trend_worst < r.trend
+        assert r.trend_worst < real.trend_worst
+        assert " with " in r.worst_pair
+    assert real.c2st_auc == pytest.approx(0.5, abs=0.1)
     assert {p.name for p in (tmp_path / "out").iterdir()} == set(FILES)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "re-masked" in page

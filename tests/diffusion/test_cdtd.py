@@ -26,9 +26,9 @@ def batch_of(table: Table, dtype: torch.dtype = torch.float32) -> Batch:
     )
 
 
-def perturbed(table: Table, seed: int = 0) -> CDTD:
+def perturbed(table: Table, seed: int = 0, **keywords: float | None) -> CDTD:
     """Return a float64 model whose every weight has moved away from its start."""
-    model = build_backbone("cdtd", table.layout, seed, **SIZES)
+    model = build_backbone("cdtd", table.layout, seed, **SIZES, **keywords)
     assert isinstance(model, CDTD)
     model.double()
     model.init_from_data(table)
@@ -59,7 +59,7 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
     offsets = np.concatenate([[0], np.cumsum(layout.cards)])
     groups = [0] * layout.n_num + [1] * layout.n_cat
     sigma_max = [80.0, 100.0]
-    share = 1 - table.observed.mean() ** 2
+    share = float(model.warp.anchor)
     # buffers are made in float32: known to 1e-7, and then the same for both
     frequencies = model.net.time.frequencies
     published = torch.tensor([10000 ** (-k / 4) for k in range(4)], dtype=torch.float64)
@@ -135,9 +135,11 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
     return out
 
 
-def test_cell_losses_equal_the_slow_reference(make_table):
+@pytest.mark.parametrize("anchor", [0.0, None])
+def test_cell_losses_equal_the_slow_reference(make_table, anchor):
     table = make_table(n=9, n_num=2, cards=(2, 4), holes=0.3)
-    model = perturbed(table)
+    model = perturbed(table, anchor=anchor)
+    assert (model.warp.anchor == 0) == (anchor == 0)
     with torch.no_grad():
         fast = model.cell_loss(
             batch_of(table, torch.float64), torch.Generator().manual_seed(3)
@@ -203,11 +205,11 @@ def test_warp_inverse_and_density():
 
 def test_the_anchor_is_the_share_of_pairs_not_seen_together(make_table):
     table = make_table(n=400, n_num=2, cards=(3,), holes=0.6)
-    model = CDTD(table.layout, **SIZES)
+    model = CDTD(table.layout, **SIZES, anchor=None)
     model.init_from_data(table)
     seen = table.observed.mean()
     assert model.warp.anchor.item() == pytest.approx(1 - seen**2)
-    published = CDTD(table.layout, **SIZES, anchor=0.0)
+    published = CDTD(table.layout, **SIZES)
     published.init_from_data(table)
     assert published.warp.anchor.item() == 0
     with pytest.raises(UsageError, match="anchor must lie between 0 and 1"):
@@ -232,6 +234,27 @@ def test_an_anchored_warp_spends_that_share_of_its_time_at_the_start():
     slope = torch.gradient(u, spacing=(sigma / 80,))[0]
     found = warp._density(odds)[:, 0]
     torch.testing.assert_close(found[50:-50], slope[50:-50], rtol=1e-3, atol=0)
+
+
+def test_the_sampler_takes_the_steps_of_a_free_warp_whatever_the_anchor(make_table):
+    table = make_table(n=60, n_num=2, cards=(3,), holes=0.6)
+    sigmas = {}
+    for anchor in (0.0, 0.6, 0.97):
+        model = CDTD(table.layout, **SIZES, anchor=anchor)
+        with torch.no_grad():
+            model.warp.location.copy_(torch.tensor([-5.0, -4.0]))
+            model.warp.raw_steepness.fill_(0.3)
+        sigmas[anchor] = model.way(200, "euler").sigma
+    free = sigmas.pop(0.0)
+    for sigma in sigmas.values():
+        assert sigma[0].tolist() == [80.0, 100.0]
+        assert sigma[-1].tolist() == [0.0, 0.0]
+        assert (sigma.diff(dim=0) < 0).all()
+        # a row has one time for both groups: the steps of one are another's, not lost
+        assert 0.9 < (sigma < 1).sum() / (free < 1).sum() < 1.1
+    # on levels that are even in the anchored time, few steps were left below 1
+    thinned = model.warp.sigma(torch.linspace(1, 0, 201))
+    assert (thinned < 1).sum() < 0.1 * (free < 1).sum()
 
 
 def test_an_anchor_of_zero_is_the_published_warp():

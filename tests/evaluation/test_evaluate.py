@@ -21,14 +21,15 @@ from augmask.table.frames import read_frame
 HERE = Path(__file__).parents[2]
 DATA = Path(os.environ.get("AUGMASK_DATA", HERE.parent / "shared" / "data"))
 
-FIDELITY = {"shape", "trend", "trend_sdmetrics"}
+FIDELITY = {"shape", "trend", "trend_worst", "trend_sdmetrics"}
 COVERAGE = {"alpha_precision", "beta_recall"}
 COPYING = {"dcr_share", "copies", "mia_auc", "mia_tpr"}
 PRIVACY = COPYING | {"nndr", "nndr_ratio", "beta_excess"}
 UTILITY = {"mle", "tstr", "trtr"}
 REMASKED = {
     *("shape_remasked", "trend_remasked", "shape_complete", "trend_complete"),
-    *("rate_gap", "c2st_auc", "held_out_coverage_80", "held_out_skill"),
+    *("trend_worst_remasked", "rate_gap", "c2st_auc"),
+    *("held_out_coverage_80", "held_out_skill"),
 }
 
 

@@ -115,7 +115,6 @@ def test_draws_differ_only_if_the_rule_is_stochastic(rule):
         "noise",
         "ecdf",
         "lgbm-s",
-        "lgbm-s-wide",
         "lgbm-s-calibrated",
         "lgbm-chain",
     }

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from augmask.evaluation.evaluate import evaluate
 from augmask.evaluation.scores import Entry, Scores
-from augmask.report.verdict import grade, headline, judged, strip
+from augmask.report.verdict import grade, headline, judged, overall, strip
+from augmask.table.frames import read_frame
+
+HERE = Path(__file__).parents[2]
+DATA = Path(os.environ.get("AUGMASK_DATA", HERE.parent / "shared" / "data"))
 
 
 def scores(entries, **facts):
@@ -56,15 +63,16 @@ def test_privacy_is_judged_by_its_tests():
     assert judged(scores(found, flagged=["dcr_share"]), "dcr_share").grade == "poor"
 
 
-def test_the_strip_takes_five_and_prefers_the_papers_numbers():
+def test_the_strip_prefers_the_papers_numbers_and_shows_the_worst_beside_them():
     def one(name):
         return Entry(0.9, 0.95, 0.5, "fidelity", "higher", name, "")
 
     keys = ("shape_remasked", "c2st_auc", "shape", "trend", "alpha_precision")
-    more = ("beta_recall", "mle", "dcr_share")
+    more = ("beta_recall", "mle", "dcr_share", "trend_worst")
     chosen = strip(scores({key: one(key) for key in (*keys, *more)}))
     assert [v.key for v in chosen] == [
-        *("shape", "trend", "alpha_precision", "beta_recall", "mle")
+        *("shape", "trend", "alpha_precision", "beta_recall", "mle"),
+        *("c2st_auc", "trend_worst"),
     ]
     few = strip(scores({key: one(key) for key in keys[:2]}))
     assert [v.key for v in few] == ["shape_remasked", "c2st_auc"]
@@ -123,7 +131,8 @@ def test_a_fill_rule_does_not_count_as_synthetic_rows():
     rule = Entry(0.5, 0.8, None, "held-out", "reference", "Held-out coverage", "")
     cards = strip(scores({"shape_remasked": rows, "held_out_coverage_80": rule}))
     assert headline(cards) == (
-        "1 of 1 numbers is as good as real rows; look at Held-out coverage first."
+        "Good by its worst number: 1 of 1 is as good as real rows; look at Held-out "
+        "coverage first."
     )
     assert "not about the synthetic rows" in cards[1].against
     assert "1 privacy check points" in headline(cards, 1)
@@ -159,3 +168,63 @@ def test_fresh_rows_of_a_small_table_are_never_called_poor(holes):
         graded += [judged(found, key).grade for key in found.entries]
     assert "poor" not in graded
     assert graded.count("good") > len(graded) / 3
+
+
+def clusters(seed, n, columns, holes=0.0):
+    """Return a table of which one column in five depends on another."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, columns))
+    x[:, 1::5] = x[:, 0::5][:, : x[:, 1::5].shape[1]] + 0.2 * x[:, 1::5]
+    frame = pd.DataFrame(x, columns=[f"x{j}" for j in range(columns)])
+    for j in range(2, columns, 5):
+        frame[f"x{j}"] = np.where(frame[f"x{j - 1}"] > 0, "up", "down")
+    return frame.mask(rng.random(frame.shape) < holes)
+
+
+def shuffled(frame, seed=1):
+    """Return columns that are right one by one, and nothing else."""
+    rng = np.random.default_rng(seed)
+    drawn = {name: rng.choice(frame[name].dropna(), len(frame)) for name in frame}
+    return pd.DataFrame(drawn)
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.3])
+@pytest.mark.parametrize(("n", "columns"), [(400, 5), (800, 30)])
+def test_independent_columns_are_poor(n, columns, holes):
+    real = clusters(0, n, columns, holes)
+    found = evaluate(real, shuffled(real), fill=None, n_jobs=1)
+    cards = strip(found)
+    assert overall(cards) == "poor"
+    assert headline(cards).startswith("Poor")
+    assert "fair" not in {v.grade for v in cards if v.key.startswith("trend_worst")}
+
+
+@pytest.mark.parametrize("holes", [0.0, 0.3])
+def test_fresh_rows_of_a_wide_table_are_not_poor(holes):
+    found = evaluate(clusters(0, 800, 30, holes), clusters(1, 800, 30), fill=None)
+    assert overall(strip(found)) == "good"
+
+
+def test_the_worst_number_is_the_verdict():
+    def card(value, title="Trend"):
+        return Entry(value, 0.98, 0.6, "fidelity", "higher", title, "")
+
+    good = strip(scores({"shape": card(0.98), "trend": card(0.98)}))
+    fair = strip(scores({"shape": card(0.98), "trend": card(0.9)}))
+    poor = strip(scores({"shape": card(0.9), "trend": card(0.7)}))
+    assert [overall(cards) for cards in (good, fair, poor)] == ["good", "fair", "poor"]
+    rule = Entry(0.5, 0.8, None, "held-out", "reference", "Held-out coverage", "")
+    held = strip(scores({"shape": card(0.98), "held_out_coverage_80": rule}))
+    assert overall(held) == "good"  # a fill rule is no synthetic row
+    assert overall([]) == "open"
+
+
+@pytest.mark.parametrize("name", ["airquality", "pbc", "smoking", "flchain", "star"])
+def test_independent_columns_of_real_tables_are_poor(name):
+    path = DATA / f"incomplete-{name}.csv.gz"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there; set AUGMASK_DATA to its folder")
+    real = read_frame(path)
+    real = real.sample(min(len(real), 800), random_state=0, ignore_index=True)
+    found = evaluate(real, shuffled(real), fill=None)
+    assert overall(strip(found)) == "poor"

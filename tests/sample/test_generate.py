@@ -107,6 +107,22 @@ def test_starts_are_screened_where_they_decide_the_row(model):
     assert not fitted("tabddpm")._source(0).screens
 
 
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("every", [2, 3, 11])
+def test_a_start_is_followed_by_the_member_that_screened_it(members, every):
+    sizes = {**SIZES, **SMALL["cdtd"], "steps": 40}
+    made = AugMask(augmenter="ecdf", options=sizes, device="cpu", ensemble=members)
+    source = made.fit(FRAME[["age", "weight", "job"]])._source(0)
+    assert source.screens
+    n = 30
+    _, every_row = source.screen(n, n, "x", lambda frame: np.ones(len(frame), bool))
+    picked = np.arange(n) % every == 1
+    found, rows = source.screen(n, n, "x", lambda _: picked)
+    assert found == len(rows) == picked.sum()
+    np.testing.assert_allclose(rows.num, every_row.num[picked], atol=1e-4)
+    assert (rows.cat == every_row.cat[picked]).all()
+
+
 def test_what_is_wrong_is_said_before_anything_is_drawn(model):
     with pytest.raises(ConditionError, match="'jobb'"):
         model.sample_batches(5, where={"jobb": "cook"})

@@ -6,6 +6,7 @@ import pytest
 
 from augmask.errors import ConditionError, DataError, UsageError
 from augmask.model import AugMask
+from augmask.sample.source import Source
 
 OPTIONS = {"steps": 200, "batch": 128, "sampling_steps": 12, "ema": 0.98}
 OPTIONS |= {"width": 32, "depth": 1, "time_width": 8}
@@ -85,3 +86,24 @@ def test_the_number_of_rows_is_that_of_the_frame(model):
 def test_what_cannot_be_completed(model, wanted, error, says):
     with pytest.raises(error, match=says):
         model.sample(where=pd.DataFrame(wanted))
+
+
+def test_rows_that_are_drawn_again_keep_identifiers_of_their_own(model, monkeypatch):
+    asked = pd.DataFrame({"job": ["cook", "smith"] * 100})
+    first = model.sample(where=asked)
+    turns = []
+    decoded = Source.decoded
+
+    def counted(source, num, *more):
+        turns.append(len(num))
+        return decoded(source, num, *more)
+
+    monkeypatch.setattr(Source, "decoded", counted)
+    rows = model.sample(where=asked)
+    pd.testing.assert_frame_equal(rows, first)
+    assert turns[0] == 200
+    assert len(turns) > 1, "no row was drawn again"
+    assert rows["key"].is_unique
+    assert not rows["key"].isin(make_frame()["key"]).any()
+    # those of the rows of a plain sample, in their order
+    assert rows["key"].tolist() == model.sample(200)["key"].tolist()

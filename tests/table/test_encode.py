@@ -216,33 +216,6 @@ def test_names_of_gates_must_be_free(frame):
         Codec.fit(frame, schema)
 
 
-def test_settled_numbers_in_holes_are_those_of_values(frame):
-    frame["paid"] = np.where(np.arange(N) % 3 > 0, 0.0, np.arange(N) / 7)
-    codec = Codec.fit(frame, infer_schema(frame))
-    table = codec.encode(frame)
-    hole = ~table.num_observed
-    hole[:, -1] = np.arange(N) % 2 == 0
-    drawn = np.where(hole, rng().normal(size=hole.shape), table.num)
-    settled = codec.settled(drawn, hole)
-    np.testing.assert_array_equal(settled[~hole], table.num[~hole])
-    np.testing.assert_allclose(codec.settled(settled, hole), settled, rtol=1e-12)
-    place = {name: j for j, name in enumerate(codec.layout.num_names)}
-    # whole numbers have the scores of whole numbers, every zero that of zero
-    count = frame["count"]
-    whole = pd.DataFrame({"count": np.arange(count.min(), count.max() + 1)})
-    grid = codec.encode(frame.iloc[:0].reindex(whole.index).assign(**whole)).num
-    at, j = hole[:, place["count"]], place["count"]
-    assert set(settled[at, j]) <= set(grid[:, j])
-    assert not set(drawn[at, j]) & set(grid[:, j])
-    at, j = hole[:, place["paid"]], place["paid"]
-    zero = table.num[frame["paid"] == 0, j][0]
-    assert (settled[at, j] == zero).mean() > 0.5
-    # and nothing else moves farther than rounding and the range do
-    same = codec.decode(drawn, table.cat, rng())
-    again = codec.decode(settled, table.cat, rng())
-    pd.testing.assert_frame_equal(same, again)
-
-
 def test_neighbouring_levels_beyond_floats_keep_codes_of_their_own():
     levels = [2**53, 2**53 + 1, 2**53 + 2]
     frame = pd.DataFrame({"a": pd.array([*levels * 4, None], dtype="Int64")})

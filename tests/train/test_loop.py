@@ -81,6 +81,25 @@ def test_a_run_that_patience_ends_early_keeps_its_best(make_table, monkeypatch):
     assert (run.best_step, trainer.steps_done) == (100, 250)
 
 
+def test_with_patience_one_lucky_look_is_no_minimum(make_table, monkeypatch):
+    # smoothed, the valley at 250 to 350 is lower than the dip at 100
+    losses = {100: 0.6, 250: 0.7, 300: 0.7, 350: 0.7}
+    trainer = make_trainer(make_table(n=40), steps=1000, patience=5)
+    seen = scripted(trainer, losses, monkeypatch)
+    run = train(trainer)
+    assert (run.best_step, trainer.steps_done) == (350, 600)
+    assert run.best_loss == pytest.approx(0.7)
+    assert torch.equal(weights(trainer), seen[350])
+
+
+def test_with_patience_late_states_do_not_replace_a_better_one(make_table, monkeypatch):
+    losses = dict.fromkeys((300, 350, 400), 0.5)
+    trainer = make_trainer(make_table(n=40), steps=600, patience=9)
+    scripted(trainer, losses, monkeypatch)
+    run = train(trainer)
+    assert (run.stopped, run.best_step) == ("steps", 400)
+
+
 def test_without_held_out_cells_the_last_average_remains(make_table):
     trainer = make_trainer(make_table(n=40), holdout=0.0, steps=60)
     run = train(trainer)

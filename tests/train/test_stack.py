@@ -43,11 +43,14 @@ def felt(trainer):
     return weights
 
 
-@pytest.mark.parametrize("backbone", list(BACKBONES))
-def test_each_of_a_stack_is_what_it_is_alone(table, stack_anywhere, backbone):
-    alone = [trainer(table, backbone, seed) for seed in range(3)]
+@pytest.mark.parametrize(
+    ("backbone", "network"),
+    [*((name, {}) for name in BACKBONES), ("cdtd", {"precondition": "table"})],
+)
+def test_each_of_a_stack_is_what_it_is_alone(table, stack_anywhere, backbone, network):
+    alone = [trainer(table, backbone, seed, **network) for seed in range(3)]
     expected = [train(t) for t in alone]
-    others = [trainer(table, backbone, seed) for seed in range(3)]
+    others = [trainer(table, backbone, seed, **network) for seed in range(3)]
     found = train_together(others)
     for mine, theirs, a, b in zip(alone, others, expected, found, strict=True):
         for left, right in zip(a.history, b.history, strict=True):

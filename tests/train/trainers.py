@@ -22,7 +22,7 @@ def trainer(table, backbone: str, seed: int, steps: int = 60, device="cpu", **ch
     )
     rng = np.random.default_rng(seed)
     filled = complete(resolve_augmenter("ecdf"), table, Draws("stack", 2), rng)
-    model = build_backbone(backbone, filled.table.layout, seed, **NETWORK)
+    model = build_backbone(backbone, filled.table.layout, seed, **settings.network)
     model.init_from_data(filled.table)
     model.to(device)
     hidden = table.observed & (rng.random(table.observed.shape) < 0.05)

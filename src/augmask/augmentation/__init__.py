@@ -6,7 +6,7 @@ behind a name are imported when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -35,14 +35,21 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
     "hyperimpute": _lazy("hyperimpute", "HyperImpute"),
     "lgbm-d": _lazy("boosted", "LgbmD"),
     "lgbm-s": _lazy("boosted", "LgbmS"),
-    "lgbm-s-wide": _lazy("boosted", "LgbmSWide"),
     "lgbm-s-calibrated": _lazy("boosted", "LgbmSCalibrated"),
     "lgbm-chain": _lazy("chained", "LgbmChain"),
 }
 
 
-def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
+def resolve_augmenter(
+    augmenter: str | Augmenter, also: Iterable[str] = ()
+) -> Augmenter:
     """Return the rule of that name; an object with `fit` and `draw` is returned as is.
+
+    Parameters
+    ----------
+    augmenter : str or Augmenter
+    also : iterable of str
+        What the caller takes besides these names, to be told of.
 
     Examples
     --------
@@ -55,7 +62,7 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
     if isinstance(augmenter, str):
         if augmenter in AUGMENTERS:
             return AUGMENTERS[augmenter]()
-        hint = did_you_mean(augmenter, AUGMENTERS)
+        hint = did_you_mean(augmenter, [*also, *AUGMENTERS])
         raise UsageError(f"there is no augmenter {augmenter!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(
         getattr(augmenter, "draw", None)

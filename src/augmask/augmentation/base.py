@@ -20,6 +20,8 @@ class Augmenter(Protocol):
 
     An augmenter may carry a class attribute `stochastic`. Where it is False, all
     draws are equal and callers keep only one; where it is absent, True is assumed.
+    Its `version`, a text, is raised with every change of what it draws, so that stored
+    fills and results of benchmarks are made anew.
     """
 
     def fit(

@@ -73,6 +73,7 @@ class Mice:
     """
 
     stochastic: ClassVar[bool] = False
+    version: ClassVar[str] = "1"
 
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
@@ -172,6 +173,7 @@ class LgbmChain:
     """
 
     stochastic: ClassVar[bool] = True
+    version: ClassVar[str] = "1"
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ times, each time with another draw in its holes and the same mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from augmask.progress import Progress
 
 Kind = Literal["one", "cycle", "anchor", "stack"]
-# Numbers and their holes, to numbers that lie where values of their columns can.
-Settle = Callable[[npt.NDArray[Any], BoolArray], npt.NDArray[Any]]
-
 # Rows that are looked at a time.
 PIECE = 65_536
 
@@ -188,16 +185,12 @@ def check_completion(table: Table, filled: Table) -> None:
 
 
 def _take_holes(
-    values: npt.NDArray[Any],
-    observed: BoolArray,
-    place: npt.NDArray[Any],
-    settle: Settle | None = None,
+    values: npt.NDArray[Any], observed: BoolArray, place: npt.NDArray[Any]
 ) -> None:
     """Write what stands in the holes, in row-major order, to `place`."""
     at = 0
     for rows in _pieces(len(values)):
-        piece, hole = values[rows], ~observed[rows]
-        found = (settle(piece, hole) if settle else piece)[hole]
+        found = values[rows][~observed[rows]]
         place[at : at + len(found)] = found
         at += len(found)
 
@@ -208,15 +201,12 @@ def complete(
     policy: Draws,
     rng: np.random.Generator,
     progress: Progress | None = None,
-    settle: Settle | None = None,
 ) -> Completions:
     """Fit `augmenter` on `table` and draw as many completions as `policy` asks for.
 
     Where all draws would be equal (no holes, or a rule that says it is not
     stochastic) one is drawn and the policy becomes "one": copies of the same row
     would only change the order in which training meets the data.
-
-    Numbers in holes pass through `settle` if it is given, see `Codec.settled`.
 
     Examples
     --------
@@ -246,7 +236,7 @@ def complete(
         filled = augmenter.draw(rng)
         check_completion(table, filled)
         layout = filled.layout
-        _take_holes(filled.num, table.num_observed, num_fill[i], settle)
+        _take_holes(filled.num, table.num_observed, num_fill[i])
         _take_holes(filled.cat, table.cat_observed, cat_fill[i])
         # the next draw is made while this one is not in memory any more
         del filled

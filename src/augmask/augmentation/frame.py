@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.errors import UsageError
 from augmask.rng import stream
+from augmask.table.carrier import Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
@@ -51,7 +53,34 @@ def augment(
     >>> filled["x"][0], filled["y"][1]
     (np.float64(1.0), 'b')
     """
-    frame = read_frame(data)
+    made = augmented(read_frame(data), augmenter, seed, schema)
+    return made.frame, made.observed
+
+
+@dataclass(frozen=True, eq=False)
+class Augmented:
+    """A table that was filled after scaling, with all that is known of it.
+
+    Parameters
+    ----------
+    codec : Codec
+        Fitted on the observed cells of the incomplete table.
+    table : Table
+        Its scaled numbers and codes without holes, numbers as they were drawn.
+    frame, observed : DataFrame
+        As `augment` returns them.
+    """
+
+    codec: Codec
+    table: Table
+    frame: pd.DataFrame
+    observed: pd.DataFrame
+
+
+def augmented(
+    frame: pd.DataFrame, augmenter: str | Augmenter, seed: int, schema: Any = None
+) -> Augmented:
+    """Scale by what is observed, then fill; the parameters are those of `augment`."""
     found = infer_schema(frame, schema)
     codec = Codec.fit(frame, found)
     table = codec.encode(frame)
@@ -62,7 +91,7 @@ def augment(
             "augment needs a rule that fills categories with levels, and 'zero' fills "
             "them with a placeholder; use 'mean', 'ecdf' or 'lgbm-s'"
         )
-    drawn = codec.decode(filled.num, filled.cat, rng)
+    drawn = codec.decode(filled.num, filled.cat, rng, derive=False)
     holes = hole_mask(frame, found)
     for column in found:
         # what was observed comes from the frame itself, not through the scaling
@@ -71,7 +100,7 @@ def augment(
             drawn[column.label] = _patched(
                 drawn[column.label], frame[column.label], kept
             )
-    return drawn, ~holes
+    return Augmented(codec, filled, drawn, ~holes)
 
 
 def _patched(drawn: pd.Series, original: pd.Series, kept: np.ndarray) -> pd.Series:

@@ -65,6 +65,7 @@ class HyperImpute:
     """
 
     stochastic: ClassVar[bool] = False
+    version: ClassVar[str] = "1"
     package: ClassVar[str] = "hyperimpute"
 
     def __init__(self, *, seconds: float | None = None) -> None:

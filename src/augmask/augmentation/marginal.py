@@ -23,6 +23,7 @@ class _Marginal:
     """The loop over columns; a rule says how to fill `size` holes of one column."""
 
     stochastic: ClassVar[bool]
+    version: ClassVar[str] = "1"
 
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None

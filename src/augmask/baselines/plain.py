@@ -19,7 +19,7 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.infer import Overrides, infer_schema
 from augmask.table.scale import QuantileNormal
-from augmask.table.schema import NUMERIC
+from augmask.table.schema import NUMERIC, Schema
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]
 
@@ -65,7 +65,11 @@ def plain_codec(frame: pd.DataFrame, kinds: Overrides = None) -> Codec:
     >>> codec.decode(num, cat, np.random.default_rng(0)).to_numpy().tolist()
     [[71.5, 'm']]
     """
-    schema = infer_schema(frame, kinds)
+    return unscaled(infer_schema(frame, kinds))
+
+
+def unscaled(schema: Schema) -> Codec:
+    """Return the codec of a schema that does not scale its numbers."""
     scalers: Mapping[str, QuantileNormal] = {
         column.name: AsIs() for column in schema if column.kind in NUMERIC
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,24 @@ def _resolved(method: Method) -> Settings:
     return resolve_preset(method.preset, "", method.generator, changes, None)[1]
 
 
+def _alike(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of which 1 and 1.0 give a run the same name."""
+    return {k: float(v) if type(v) is int else v for k, v in settings.items()}
+
+
 def _settings(method: Method) -> Mapping[str, Any]:
-    return dataclasses.asdict(_resolved(method))
+    """Return all settings, with what the backbone itself takes by default."""
+    from augmask.diffusion import resolve_backbone
+
+    settings = _resolved(method)
+    built: Any = resolve_backbone(method.generator)
+    _, *keywords = inspect.signature(built).parameters.values()
+    defaults = {keyword.name: keyword.default for keyword in keywords}
+    return {
+        **_alike(dataclasses.asdict(settings)),
+        "solver": settings.solver or built.solvers[0],
+        "network": _alike({**defaults, **settings.network}),
+    }
 
 
 def _check(method: Method) -> None:
@@ -78,7 +95,7 @@ BACKBONES = tuple(
         name,
         label,
         _make,
-        version="2",
+        version="4",
         strategies=tuple(STRATEGIES),
         on_device=True,
         keeps_time=True,

@@ -2,7 +2,9 @@
 
 Missing-aware ones (MIWAE, MissDiff, DiffPuter, ForestDiff) get the table with its
 holes. The others want complete tables, and have the strategies NoAug and AugFull: the
-benchmark fills the holes before they see them, and every cell counts.
+benchmark fills the holes before they see them, and every cell counts. Numbers are
+scaled by what was observed, and then filled, as in the paper; TVAE, CTGAN and ARF get
+them unscaled.
 
 Each has the presets `paper` and `small`. An option overrides one setting by its name;
 those of TabSyn's autoencoder begin with `vae_`.
@@ -17,6 +19,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from augmask.bench.generator import Generator, Made, Request
 from augmask.bench.options import with_options
 from augmask.errors import UsageError, did_you_mean
@@ -24,6 +28,8 @@ from augmask.rng import stream
 
 if TYPE_CHECKING:
     from augmask.bench.methods import Method
+    from augmask.table.carrier import Table
+    from augmask.table.encode import Codec
 
 PRESETS = ("paper", "small")
 STRATEGIES = ("NoAug", "AugFull")
@@ -92,18 +98,30 @@ def _steps(facts: Any) -> int:
     return int(facts.get("steps", 0)) or sum(map(_steps, facts.values()))
 
 
-def _make(module: str, request: Request) -> Made:
-    from augmask.baselines.plain import plain_codec
+def _encoded(module: str, request: Request) -> tuple[Codec, Table]:
+    """Return the table to learn from, and its codec: fitted on observed cells only."""
+    from augmask.baselines.plain import unscaled
     from augmask.table.encode import Codec
     from augmask.table.infer import infer_schema
 
-    began = time.perf_counter()
-    if module in UNSCALED:
-        codec = plain_codec(request.table, request.kinds)
-    else:
+    given = request.filled
+    if given is None:
         schema = infer_schema(request.table, request.kinds)
-        codec = Codec.fit(request.table, schema)
-    model, device = _fitted(module, request, codec.encode(request.table))
+    else:
+        schema = given.codec.schema
+    if given is None or module in UNSCALED:
+        plain = module in UNSCALED
+        codec = unscaled(schema) if plain else Codec.fit(request.table, schema)
+        return codec, codec.encode(request.table)
+    # it takes complete tables: every cell counts, observed or filled
+    every = np.ones_like(given.table.observed)
+    return given.codec, dataclasses.replace(given.table, observed=every)
+
+
+def _make(module: str, request: Request) -> Made:
+    began = time.perf_counter()
+    codec, table = _encoded(module, request)
+    model, device = _fitted(module, request, table)
     fitted = time.perf_counter()
     num, cat = model.sample(request.rows, request.seed)
     rows = codec.decode(num, cat, stream(request.seed, "decode"))
@@ -134,6 +152,7 @@ def _unaware(name: str, label: str, **needs: Any) -> Generator:
         name,
         label,
         partial(_make, name),
+        version="2",
         strategies=STRATEGIES,
         complete=True,
         settings=partial(_settings, name),

@@ -78,18 +78,6 @@ def _only(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     return [run for run in runs if called[run.method] & set(names)]
 
 
-def _sizes(plan: Plan) -> dict[str, int]:
-    """Return how many of each kind the plan crosses."""
-    runs = plan.runs
-    return {
-        "datasets": len({run.source for run in runs}),
-        "mechanisms": len({run.mechanism for run in runs}),
-        "ratios": len({run.ratio for run in runs}),
-        "seeds": len({run.seed for run in runs}),
-        "methods": len(plan.methods),
-    }
-
-
 @app.command()
 def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     """Say which runs a plan asks for, and how many of them are done."""
@@ -98,7 +86,7 @@ def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     grid, folder = _opened(plan_file, out)
     _check_methods(grid.runs)
     left = pending(folder, grid.runs)
-    sizes = _sizes(grid)
+    sizes = grid.sizes
     if as_json:
         runs = [facts_of(run) for run in grid.runs]
         print_json({"out": str(folder), **sizes, "pending": len(left), "runs": runs})
@@ -107,7 +95,7 @@ def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     typer.echo(f"{plan_file}: {crossed} = {len(grid.runs):,} runs")
     typer.echo(f"{folder}: {len(grid.runs) - len(left):,} done, {len(left):,} to do\n")
     for method in grid.methods:
-        reason = method.can_run(grid.device)
+        reason = method.why_unavailable(grid.device)
         typer.echo(f"  {method.label}{f'  (cannot run here: {reason})' * bool(reason)}")
 
 
@@ -162,11 +150,13 @@ class _Desk:
 
 def _collect(grid: Plan, folder: Path) -> pd.DataFrame:
     """Return the table of results, and leave it in the folder as one file."""
-    from augmask.bench.results import collect, save_table
+    from augmask.bench.results import DERIVED, collect, forget, save_table
 
     frame = collect(folder, grid.runs)
     if len(frame):
         save_table(folder, frame)
+    else:
+        forget(folder, DERIVED)
     return frame
 
 
@@ -241,18 +231,20 @@ def run(
 @app.command()
 def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     """Say how far a grid is, and what failed and why."""
-    from augmask.bench.results import collect
+    from augmask.bench.results import collect, stale
 
     grid, folder = _opened(plan_file, out)
     frame = collect(folder, grid.runs)
     counts = frame["status"].value_counts().to_dict()
     counts["left"] = len(grid.runs) - len(frame)
+    old = len(stale(folder, grid.runs))
     wrong = frame[frame["status"] != "done"]
     if as_json:
         names = ["run", "method", "dataset", "mechanism", "ratio", "seed", "reason"]
         listed = wrong[["status", *names]].to_dict("records")
         print_json(
-            {"out": str(folder), "runs": len(grid.runs), **counts, "unfinished": listed}
+            {"out": str(folder), "runs": len(grid.runs), **counts, "stale": old}
+            | {"unfinished": listed}
         )
         return
     typer.echo(f"{folder}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
@@ -261,6 +253,8 @@ def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
             f"  {line.status}: {line.method} on {line.dataset}, {line.mechanism} "
             f"{line.ratio:g}, seed {line.seed}: {line.reason} (runs/{line.run}.json)"
         )
+    if old:
+        typer.echo(f"  {old:,} records are of no run of this plan, and not shown")
 
 
 def _results(plan_file: Path, out: Path | None) -> tuple[pd.DataFrame, Path]:
@@ -297,13 +291,14 @@ def table(
     from augmask.bench import layout
     from augmask.bench.gain import gains
     from augmask.bench.ranks import rank_table
-    from augmask.bench.results import save_scores
+    from augmask.bench.results import RANKS, forget, save_scores
     from augmask.files import written_whole
     from augmask.rng import stream
 
     if scores is not None and scores.suffix != ".csv":
         raise UsageError(f"--scores must be a .csv file, got {scores}")
     frame, folder = _results(plan_file, out)
+    forget(folder, RANKS)
     written: list[str] = []
     if scores is not None:
         save_scores(scores, frame)
@@ -346,6 +341,7 @@ def figures(
 ) -> None:
     """Draw the figures that the results allow, as SVG and PNG."""
     from augmask.bench.figures import FIGURES
+    from augmask.bench.results import forget
 
     for name in only or []:
         if name not in FIGURES:
@@ -354,6 +350,7 @@ def figures(
     frame, folder = _results(plan_file, out)
     place = folder / "figures"
     place.mkdir(exist_ok=True)
+    forget(place, [f"{name}.*" for name in only or FIGURES])
     drawn: list[str] = []
     left_out: dict[str, str] = {}
     for name in only or FIGURES:
@@ -394,7 +391,7 @@ def methods(
     if plan_file is not None:
         _opened(plan_file, None)
     known = list(GENERATORS.values())
-    reasons = {generator.name: generator.can_run() for generator in known}
+    reasons = {generator.name: generator.why_unavailable() for generator in known}
     if as_json:
         listed = [
             {

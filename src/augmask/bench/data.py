@@ -1,8 +1,7 @@
 """A table of the benchmark: the paper's by name, anyone's by path, and its split.
 
-`Source` says which table is meant and can be hashed without reading it; `load` reads
-it. The protocol compares synthetic rows with a known truth, so rows that already have
-holes are left out.
+`Source` says which table is meant, and `load` reads it. The protocol compares synthetic
+rows with a known truth, so rows that already have holes are left out.
 """
 
 from __future__ import annotations
@@ -12,13 +11,14 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from augmask.bench.public import known_tables, public_table, roles
+from augmask.bench.public import known_tables, level_texts, public_table, roles
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
 from augmask.rng import stream
 from augmask.table.frames import read_frame
@@ -119,25 +119,28 @@ class Source:
             )
 
     def digest(self) -> str:
-        """Return a hash of the contents, found without reading the table.
+        """Return a hash of the contents, not of the file that holds them.
 
-        Of a known table it is that of its entry, whose size and, if it has one,
-        fingerprint are compared with the contents whenever they are read; of a file,
-        that of its bytes.
+        A table of one's own, or a made one, is read for it. A public table need not be
+        at hand: its entry is hashed, with the fingerprint that its contents are
+        compared with whenever they are read. (The entry of the full News knows a size
+        only.)
         """
+        if self.path is not None:
+            file = Path(self.path)
+            if not file.is_file():
+                raise DataError(f"no such file: {file}")
+            written = file.stat()
+            return _digest_of_file(self, written.st_mtime_ns, written.st_size)
+        entry = known_tables()[self.name]
+        if "made_by" in entry:
+            return _digest(self)
         facts: dict[str, Any] = {
             key: getattr(self, key) for key in ("target", "task", "drop", "rows")
         }
         facts["kinds"] = sorted(self.kinds)
-        if self.path is None:
-            entry = known_tables()[self.name]
-            used = {k: v for k, v in entry.items() if k not in ABOUT_THE_FILE}
-            facts |= {"table": self.name, "entry": used}
-        else:
-            file = Path(self.path)
-            if not file.is_file():
-                raise DataError(f"no such file: {file}")
-            facts["bytes"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        used = {k: v for k, v in entry.items() if k not in ABOUT_THE_FILE}
+        facts |= {"table": self.name, "entry": used}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     def load(self) -> Dataset:
@@ -171,6 +174,36 @@ class Source:
             chosen = stream(0, "rows").choice(len(frame), self.rows, replace=False)
             frame = frame.iloc[np.sort(chosen)].reset_index(drop=True)
         return Dataset(frame, {c: kinds[c] for c in used}, target, task)
+
+
+def _exact(column: pd.Series, kind: str) -> bytes:
+    """Return all that a column says, whatever it was read from."""
+    if kind == "datetime":
+        return json.dumps([str(pd.Timestamp(value)) for value in column]).encode()
+    if kind in CATEGORICAL or not pd.api.types.is_numeric_dtype(column):
+        return json.dumps(level_texts(column)).encode()
+    values = column.to_numpy("<i8" if kind == "integer" else "<f8")
+    return bytes(values.tobytes())
+
+
+def _digest(source: Source) -> str:
+    """Return the hash of a table as it is learned from, with its roles."""
+    with warnings.catch_warnings():
+        # they are told when the table is read to be used
+        warnings.simplefilter("ignore", AugMaskWarning)
+        data = source.load()
+    roles_of = [data.target, data.task, list(data.kinds.items())]
+    digest = hashlib.sha256(json.dumps(roles_of).encode())
+    for name, kind in data.kinds.items():
+        digest.update(_exact(data.frame[name], kind))
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _digest_of_file(source: Source, changed: int, size: int) -> str:
+    """Return the hash of a file's table; read again when the file was written again."""
+    del changed, size
+    return _digest(source)
 
 
 def _present(

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 # A fill that takes less than this many seconds is not worth a file.
 WORTH_SECONDS = 0.5
-# They act on draws, or on speed, and not on what a LightGBM rule learns.
-NOT_LEARNED = ("eta", "lam", "n_jobs")
+# They act on draws, and not on what a LightGBM rule learns.
+NOT_LEARNED = ("eta", "lam")
+# They are about the machine.
+NOT_DECIDING = ("n_jobs",)
 
 
 def bent(augmenter: str, eta: float | None, lam: float | None) -> Augmenter:
@@ -63,15 +65,44 @@ def bent(augmenter: str, eta: float | None, lam: float | None) -> Augmenter:
     return bent_rule
 
 
-def rule_version(augmenter: str) -> str:
-    """Return the version that a rule declares, "1" by default; empty without a rule.
+def augmenter_version(augmenter: Augmenter) -> str:
+    """Return the version that an augmenter declares, "1" if it declares none.
 
-    Whoever changes what a rule draws raises its attribute `version`: runs and fills are
+    Whoever changes what it draws raises its attribute `version`: runs and fills are
     then made anew.
     """
-    if not augmenter:
-        return ""
-    return str(getattr(resolve_augmenter(augmenter), "version", "1"))
+    return str(getattr(augmenter, "version", "1"))
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as JSON can hold it; of an object, what it is."""
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def augmenter_settings(augmenter: Augmenter) -> dict[str, Any]:
+    """Return the settings that decide about draws, defaults included.
+
+    By the manners of scikit-learn: what an object was made with is public, what it
+    learned ends in an underscore.
+
+    Examples
+    --------
+    >>> augmenter_settings(bent("lgbm-s", 0.5, None))
+    {'eta': 0.5, 'lam': 1.0, 'learn_rows': 200000, 'spread': 1.0}
+    """
+    return {
+        name: _plain(value)
+        for name, value in sorted(vars(augmenter).items())
+        if not name.startswith("_")
+        and not name.endswith("_")
+        and name not in NOT_DECIDING
+    }
 
 
 def rule_lacks(augmenter: str) -> str:
@@ -83,19 +114,16 @@ def rule_lacks(augmenter: str) -> str:
     return why_not(package) if package else ""
 
 
-def _key(rule: Any, table: Table, state: Mapping[str, Any], without: Any) -> str:
+def _key(
+    rule: Augmenter, table: Table, state: Mapping[str, Any], without: tuple[str, ...]
+) -> str:
     """Return the hash of all that decides about a fill."""
-    plain = (str, int, float, bool, type(None))
     facts = [
         augmask.__version__,
         metadata.version("lightgbm"),
-        str(getattr(rule, "version", "1")),
+        augmenter_version(rule),
         f"{type(rule).__module__}.{type(rule).__qualname__}",
-        sorted(
-            (k, v)
-            for k, v in vars(rule).items()
-            if isinstance(v, plain) and k not in without
-        ),
+        [pair for pair in augmenter_settings(rule).items() if pair[0] not in without],
         [table.layout.names, table.layout.cards, table.layout.n_num],
         state,
     ]
@@ -162,8 +190,8 @@ class SharedFill:
         self._progress = progress
         self._next, self._fitted = 0, False
         # LightGBM rules learn moments and draw from them at will
-        self._keeps_moments = hasattr(self.rule, "spread")
-        without = NOT_LEARNED if self._keeps_moments else ("n_jobs",)
+        self._keeps_moments = hasattr(self.rule, "variance")
+        without = NOT_LEARNED if self._keeps_moments else ()
         self._named = _key(self.rule, table, self._state, without)
         self.seconds = 0.0
         if self._keeps_moments:

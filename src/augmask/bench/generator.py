@@ -17,6 +17,7 @@ from augmask.peers import why_not
 if TYPE_CHECKING:
     import pandas as pd
 
+    from augmask.augmentation.frame import Augmented
     from augmask.bench.fills import SharedFill
     from augmask.bench.methods import Method
 
@@ -39,7 +40,12 @@ class Request:
     device : str
     max_minutes : float, optional
     fill : SharedFill, optional
-        The rule of the method, for a generator that fills holes itself.
+        The augmenter of the method, for a generator that fills missing values itself.
+    filled : Augmented, optional
+        For a generator that takes complete tables: `table` once more, as codes, with
+        the codec that was fitted on observed cells before anything was filled. A
+        generator that scales numbers takes these: a scaling of its own, fitted on
+        `table`, would take made-up values for data.
     """
 
     table: pd.DataFrame
@@ -51,6 +57,7 @@ class Request:
     device: str = "auto"
     max_minutes: float | None = None
     fill: SharedFill | None = None
+    filled: Augmented | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +130,7 @@ class Generator:
     settings: Callable[[Method], Mapping[str, Any]] = _plain_options
     check: Callable[[Method], None] = _any_options
 
-    def can_run(self, device: str = "auto") -> str:
+    def why_unavailable(self, device: str = "auto") -> str:
         """Return why it cannot run here, in words; empty if it can."""
         reason = why_not(self.package) if self.package else ""
         if reason:

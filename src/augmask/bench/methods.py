@@ -14,7 +14,7 @@ from typing import Any
 from augmask.augmentation.draws import Draws
 from augmask.bench.backbones import BACKBONES
 from augmask.bench.baselines import BASELINES
-from augmask.bench.fills import bent, rule_lacks, rule_version
+from augmask.bench.fills import augmenter_settings, augmenter_version, bent, rule_lacks
 from augmask.bench.generator import Generator, Made, Request
 from augmask.config import STRATEGIES, SUPERVISE
 from augmask.errors import UsageError, did_you_mean
@@ -65,23 +65,28 @@ class Method:
     def identity(self) -> dict[str, Any]:
         """Return all that decides about the rows, and no names.
 
-        Presets are written out, so that a run is done again when its preset changes.
+        Presets and defaults are written out, so that a run is done again when one of
+        them changes; for what no setting says there are the versions.
         """
         generator = find_generator(self.generator)
         knobs = ("generator", "augmenter", "supervise", "draws")
+        fill: dict[str, Any] = {}
+        if self.augmenter:
+            augmenter = bent(self.augmenter, self.eta, self.lam)
+            fill = {
+                "version": augmenter_version(augmenter),
+                "settings": augmenter_settings(augmenter),
+            }
         return {
             **{name: getattr(self, name) for name in knobs},
-            # a rule that is not bent
-            "eta": 0.0 if self.eta is None else self.eta,
-            "lam": 1.0 if self.lam is None else self.lam,
             "version": generator.version,
-            "rule_version": rule_version(self.augmenter),
             "settings": dict(generator.settings(self)),
+            "fill": fill,
         }
 
-    def can_run(self, device: str = "auto") -> str:
+    def why_unavailable(self, device: str = "auto") -> str:
         """Return why it cannot run here, in words; empty if it can."""
-        reason = find_generator(self.generator).can_run(device)
+        reason = find_generator(self.generator).why_unavailable(device)
         return reason or rule_lacks(self.augmenter)
 
 

@@ -7,15 +7,11 @@ that is a dataclass itself lends its name: `steps` of the part `vae` is `vae_ste
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from augmask.errors import UsageError, did_you_mean
-
-
-class _Misfit(Exception):
-    """A value that is none of its setting."""
+from augmask.values import Misfit, ValueKind, value_kind
 
 
 def _bare(kind: Any) -> Any:
@@ -26,36 +22,29 @@ def _bare(kind: Any) -> Any:
     return next(part for part in parts if part is not type(None))
 
 
+def _bounded(kind: Any) -> ValueKind:
+    """Return what a setting that is no list may be."""
+    found = value_kind(kind)
+    if found.choices:
+        return found
+    return dataclasses.replace(found, lowest=1 if found.plain is int else 0)
+
+
 def _fitting(value: Any, kind: Any) -> Any:
     """Return a value as a setting of that type."""
     kind = _bare(kind)
-    form, parts = get_origin(kind), get_args(kind)
-    if form is tuple:
+    if get_origin(kind) is tuple:
         many = value if isinstance(value, tuple) else (value,)
-        return tuple(_fitting(each, parts[0]) for each in many)
-    if form is Literal:
-        fine = value in parts
-    elif kind is int:
-        fine = type(value) is int and value >= 1
-    else:
-        fine = type(value) in (int, float) and 0 <= value < math.inf
-    if not fine:
-        raise _Misfit
-    # 1 and 1.0 are the same setting, and must give a run the same name
-    return float(value) if kind is float else value
+        return tuple(_fitting(each, get_args(kind)[0]) for each in many)
+    return _bounded(kind).fitting(value)
 
 
 def _described(kind: Any) -> str:
     """Return what a setting of that type must be, in words."""
     kind = _bare(kind)
-    form, parts = get_origin(kind), get_args(kind)
-    if form is tuple:
-        return f"a list, each {_described(parts[0])}"
-    if form is Literal:
-        return "one of " + ", ".join(map(repr, parts))
-    if kind is int:
-        return "a whole number of at least 1"
-    return "a finite number of at least 0"
+    if get_origin(kind) is tuple:
+        return f"a list, each {_described(get_args(kind)[0])}"
+    return str(_bounded(kind))
 
 
 def _kinds(settings: Any) -> dict[str, Any]:
@@ -114,7 +103,7 @@ def with_options(settings: Any, options: Iterable[tuple[str, Any]], whose: str) 
             raise UsageError(f"{whose} has no option {name!r}{hint}")
         try:
             changes[name] = _fitting(value, kinds[name])
-        except _Misfit:
+        except Misfit:
             raise UsageError(
                 f"the option {name!r} of {whose} must be {_described(kinds[name])}, "
                 f"got {value!r}"

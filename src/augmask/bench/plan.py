@@ -15,11 +15,13 @@
     preset = "fast"
     options = { steps = 500 }
 
-A run is named by a hash of what decides about its result: the table, the holes, the
-split, the method's settings and declared version, the metrics. What is about the
-machine (`device`), about the files (`keep`) or only a name (`label`, `strategy`) is not
-hashed: changing it repeats nothing. `max_minutes` is, since it may end a training
-early; it covers the filling of holes too, which only a block's first run pays for.
+A run is named by a hash of what decides about its result: the contents of the table,
+the holes, the split, the metrics, all settings of the generator and the augmenter with
+presets and defaults written out, and the versions that these two declare. What is
+about the machine (`device`), about the files (`keep`) or only a name (`label`,
+`strategy`) is not hashed: changing it repeats nothing. `max_minutes` is, since it may
+end a training early; it covers the filling of holes too, which only a block's first run
+pays for.
 """
 
 from __future__ import annotations
@@ -112,6 +114,17 @@ class Plan:
     def methods(self) -> list[Method]:
         """Every method once, in the order of the file."""
         return list(dict.fromkeys(run.method for run in self.runs))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many of each kind are crossed."""
+        return {
+            "datasets": len({run.source for run in self.runs}),
+            "mechanisms": len({run.mechanism for run in self.runs}),
+            "ratios": len({run.ratio for run in self.runs}),
+            "seeds": len({run.seed for run in self.runs}),
+            "methods": len(self.methods),
+        }
 
 
 def load_modules(modules: Iterable[str]) -> None:
@@ -287,7 +300,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 
 def read_plan(path: str | Path) -> Plan:
-    """Read a plan and name its runs; no table is read for that.
+    """Read a plan and name its runs; of the tables, one's own are read for that.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def cache_folder() -> Path:
     return Path(base) / "augmask" / "tables"
 
 
-def _text(column: pd.Series) -> list[str]:
+def level_texts(column: pd.Series) -> list[str]:
     """Return levels as text; 1 and 1.0 are one level, whichever reader met them."""
     if column.dtype.kind == "f" and (column == column.round()).all():
         column = column.astype("int64")
@@ -76,7 +76,7 @@ def fingerprint(frame: pd.DataFrame, numeric: Sequence[str]) -> str:
         if name in numeric:
             digest.update(frame[name].to_numpy(dtype="<f4").tobytes())
         else:
-            digest.update("\n".join(_text(frame[name])).encode())
+            digest.update("\n".join(level_texts(frame[name])).encode())
     return digest.hexdigest()
 
 

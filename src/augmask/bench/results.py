@@ -45,6 +45,10 @@ PUBLISHED = (
     *(*METRICS, "mle_real", "mle_synthetic", *SECONDS, "steps", "device"),
     *("commit", "versions", "date"),
 )
+TABLE = "results.parquet"
+RANKS = ("ranks-*.md", "ranks-*.csv", "ranks-*.tex")
+# made from records, beside them
+DERIVED = (TABLE, *RANKS, "figures/*.svg", "figures/*.png")
 # whether it ran depends on the machine; on another one it is tried again
 FINAL = ("done", "failed")
 
@@ -159,36 +163,50 @@ def _frame(records: list[Record]) -> pd.DataFrame:
     return frame
 
 
-def collect(out: str | Path, runs: Iterable[Run] | None = None) -> pd.DataFrame:
+def stale(out: Path, runs: Iterable[Run]) -> list[str]:
+    """Return the names of records that are of no run of a plan.
+
+    Their settings, versions or tables are others than the plan now asks for, so they
+    are never shown. They stay: a plan may come back to them. Half-written files of a
+    killed run are passed over.
+    """
+    name = re.compile(r"[0-9a-f]+")
+    found = {path.stem for path in out.glob("runs/*.json")}
+    others = found - {run.name for run in runs}
+    return sorted(
+        stem for stem in others if name.fullmatch(stem) and read(out, stem) is not None
+    )
+
+
+def forget(out: Path, patterns: Iterable[str]) -> None:
+    """Remove what was made from records, so that none of it outlives them."""
+    for pattern in patterns:
+        for path in out.glob(pattern):
+            path.unlink()
+
+
+def collect(out: Path, runs: Iterable[Run]) -> pd.DataFrame:
     """Return the table of results, one row a run.
 
     Parameters
     ----------
-    out : path
-        The grid's folder. Half-written files of a killed run are passed over.
-    runs : iterable of Run, optional
+    out : Path
+        The grid's folder.
+    runs : iterable of Run
         Those of a plan: only they are collected, in the plan's order and under the
-        plan's names. All files by default.
+        plan's names. Records of other names are not those of the plan any more.
     """
-    out = Path(out)
-    if runs is not None:
-        records = [
-            {**record, **facts_of(run)}
-            for run in runs
-            if (record := read(out, run.name)) is not None
-        ]
-        return _frame(records)
-    whole = re.compile(r"[0-9a-f]+")
-    names = sorted(
-        path.stem for path in out.glob("runs/*.json") if whole.fullmatch(path.stem)
-    )
-    found = (read(out, name) for name in names)
-    return _frame([record for record in found if record is not None])
+    records = [
+        {**record, **facts_of(run)}
+        for run in runs
+        if (record := read(out, run.name)) is not None
+    ]
+    return _frame(records)
 
 
 def save_table(out: Path, frame: pd.DataFrame) -> Path:
     """Write the table of results as one Parquet file; it appears whole."""
-    path = out / "results.parquet"
+    path = out / TABLE
     out.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
         frame.to_parquet(part, index=False)

@@ -21,11 +21,12 @@ from typing import Any
 import pandas as pd
 
 import augmask as am
+from augmask.augmentation.frame import augmented
 from augmask.bench.data import Dataset, split
 from augmask.bench.fills import SharedFill, bent
-from augmask.bench.generator import Generator, Made, Request
+from augmask.bench.generator import Made, Request
 from augmask.bench.methods import find_generator
-from augmask.bench.plan import Run, load_modules, name_now
+from augmask.bench.plan import PROTOCOL, Run, load_modules, name_now
 from augmask.bench.results import Record, facts_of, real_file, sample_file
 from augmask.bench.score import Judge
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
@@ -92,17 +93,29 @@ def _keep(frame: pd.DataFrame, path: Path) -> None:
         frame.to_parquet(part, index=False)
 
 
-def _generate(
-    run: Run, out: Path, data: Dataset, holed: pd.DataFrame, generator: Generator
+def generate(
+    run: Run, out: Path, data: Dataset, holed: pd.DataFrame
 ) -> tuple[Made, SharedFill | None]:
-    """Return the rows of a method, and the rule that filled the holes."""
-    method = run.method
+    """Return the rows of a run's method, and the augmenter that it used.
+
+    Parameters
+    ----------
+    run : Run
+    out : Path
+        The grid's folder, for fills that runs share.
+    data : Dataset
+        For the roles of its columns.
+    holed : pandas.DataFrame
+        The incomplete table to learn from.
+    """
+    method, generator = run.method, find_generator(run.method.generator)
     fill = None
     if method.augmenter:
         fill = SharedFill(bent(method.augmenter, method.eta, method.lam), out / "fills")
-    table, minutes = holed, run.max_minutes
+    table, filled, minutes = holed, None, run.max_minutes
     if generator.complete and fill is not None:
-        table, _ = am.augment(holed, fill, seed=run.seed, schema=data.kinds)
+        filled = augmented(holed, fill, run.seed, data.kinds)
+        table = filled.frame
         if minutes is not None:
             minutes = max(minutes - fill.spent / 60, 0.0)
     request = Request(
@@ -115,6 +128,7 @@ def _generate(
         run.device,
         minutes,
         None if generator.complete else fill,
+        filled,
     )
     return generator.make(request), fill
 
@@ -125,7 +139,7 @@ def _done(
     """Return what a finished run adds to its record, and its rows."""
     generator = find_generator(run.method.generator)
     with _limited(None if generator.keeps_time else run.max_minutes):
-        made, fill = _generate(run, out, data, holed, generator)
+        made, fill = generate(run, out, data, holed)
     began = time.perf_counter()
     scores = judge.score(made.rows)
     seconds = time.perf_counter() - began
@@ -142,7 +156,7 @@ def _done(
 
 def _real_side(run: Run) -> str:
     """Return the name of what all runs on the same real rows share."""
-    facts = [run.source.digest(), run.seed, run.metrics.rows]
+    facts = [PROTOCOL, run.source.digest(), run.seed, run.metrics.rows]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
 
@@ -183,7 +197,7 @@ def execute(run: Run, out: Path) -> Record:
         "versions": json.dumps(library_versions(*LIBRARIES, "xgboost")),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    reason = run.method.can_run(run.device)
+    reason = run.method.why_unavailable(run.device)
     if reason:
         return {**record, "status": "unable", "reason": reason}
     if find_spec("xgboost") is None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import copy
 import importlib
-import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from augmask.diffusion.keywords import signature_kinds
 from augmask.errors import UsageError, did_you_mean
+from augmask.values import ValueKind
 
 if TYPE_CHECKING:
     from augmask.diffusion.base import Backbone
@@ -71,19 +72,15 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
     )
 
 
-def keywords_of(backbone: Any) -> list[str] | None:
-    """Return the keywords that the backbone can be built with; None for any.
+def keywords_of(backbone: Any) -> dict[str, ValueKind] | None:
+    """Return what the backbone can be built with, and what each may be; None for any.
 
     Examples
     --------
-    >>> "width" in keywords_of("cdtd")
-    True
+    >>> str(keywords_of("cdtd")["depth"])
+    'a whole number of at least 1 and at most 100'
     """
-    signature = inspect.signature(resolve_backbone(backbone))
-    kinds = {p.kind for p in signature.parameters.values()}
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        return None
-    return list(signature.parameters)[1:]
+    return signature_kinds(resolve_backbone(backbone), isinstance(backbone, str))
 
 
 def check_sampler(backbone: Any, steps: int, solver: str, **keywords: Any) -> None:

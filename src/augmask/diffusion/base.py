@@ -83,8 +83,8 @@ def reduction_of(backbone: Backbone) -> Reduction:
 def init_from_data(backbone: Backbone, table: Table) -> None:
     """Let `backbone.init_from_data` set what depends on the data, if it wants to.
 
-    The table's holes are filled by now; a backbone must read observed cells only. Where
-    every cell is supervised, holes or not, all count as observed.
+    The missing cells are filled by now; a backbone must read observed cells only, and
+    they are the same ones under every strategy.
     """
     if hasattr(backbone, "init_from_data"):
         backbone.init_from_data(table)
@@ -109,6 +109,20 @@ def type_weights(backbone: Backbone, done: Tensor) -> tuple[Weight, Weight]:
     if hasattr(backbone, "type_weights"):
         return cast(tuple[Weight, Weight], backbone.type_weights(done))
     return 1.0, 1.0
+
+
+def diagnostics(backbone: Backbone) -> dict[str, float]:
+    """Return what `backbone.diagnostics` tells of its learned state, for the history.
+
+    It returns scalar tensors by name; they are read from the device in one go.
+    """
+    if not hasattr(backbone, "diagnostics"):
+        return {}
+    told: dict[str, Tensor] = backbone.diagnostics()
+    if not told:
+        return {}
+    values = torch.stack([value.detach().float() for value in told.values()])
+    return dict(zip(told, values.tolist(), strict=True))
 
 
 def recover(backbone: Backbone) -> str:

@@ -8,14 +8,15 @@ interpolation), so one ordinary differential equation carries both kinds.
 What differs from the published code, on purpose: the re-weighting network regresses on
 each cell's own loss, as AugMask writes it (the published one broadcasts to a B × B
 matrix and learns a constant; without any division Adult ended alike or worse); the warp
-is fitted per cell for the same reason, and anchored to its start where there are holes;
-class frequencies and entropies come from observed cells only; tables with no numeric or
-no categorical column work.
+is fitted per cell for the same reason, and can be anchored to its start (`anchor`, off
+by default); class frequencies and entropies come from observed cells only; tables with
+no numeric or no categorical column work.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -25,8 +26,15 @@ from torch.nn.functional import embedding, normalize
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.cdtd_back import CDTDWay
-from augmask.diffusion.nets import RandomFourier, TimeEmbedding, mlp, product
+from augmask.diffusion.nets import (
+    DirectPath,
+    RandomFourier,
+    TimeEmbedding,
+    mlp,
+    product,
+)
 from augmask.diffusion.noise import Noise, log_time, low_discrepancy, normal_like
+from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.reverse import Guide, follow
@@ -40,6 +48,7 @@ EMBEDDING_SD = 1e-3  # of the raw embedding; only its direction matters
 PSEUDO_COUNT = 1e-2  # keeps log p finite for a level that was never observed
 ENTROPY_FLOOR = 1e-2  # nats; a column with one level would weigh infinitely
 EDM_EDGE = 1e-7
+Precondition = Literal["cell", "table"]
 NUM, CAT = 0, 1  # groups of the time warp
 # noise levels between which a row is neither legible nor lost
 PROBE_LEVELS = (0.05, 20.0)
@@ -48,13 +57,21 @@ PROBE_LEVELS = (0.05, 20.0)
 class Denoiser(nn.Module):
     """Noisy row and time in, clean numbers (before preconditioning) and logits out.
 
+    With `direct` a linear path leads past the hidden layers, see `DirectPath`.
+
     Shape
     -----
     - x: [B, d_num + C * e], embedded time: [B, t] or [1, t], out: [B, d_num + S]
     """
 
     def __init__(
-        self, n_in: int, n_out: int, width: int, depth: int, time_width: int
+        self,
+        n_in: int,
+        n_out: int,
+        width: int,
+        depth: int,
+        time_width: int,
+        direct: bool = False,
     ) -> None:
         super().__init__()
         self.time = TimeEmbedding(time_width)
@@ -63,6 +80,7 @@ class Denoiser(nn.Module):
         self.head = nn.Linear(width, n_out)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
+        self.direct = DirectPath(n_in, n_out, time_width) if direct else None
 
     def embed_time(self, log_u: Tensor) -> Tensor:
         """Embed the logarithm of the time, see `log_time`."""
@@ -71,7 +89,8 @@ class Denoiser(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
         """Predict from a scaled noisy row and its embedded time."""
-        return self.hidden.read(product(x, self.project) + time, self.head)
+        out = self.hidden.read(product(x, self.project) + time, self.head)
+        return out if self.direct is None else out + self.direct(x, time)
 
 
 class CDTD(nn.Module):
@@ -90,10 +109,15 @@ class CDTD(nn.Module):
     low_noise : float
         Where the time warp starts, see `TimeWarp`.
     anchor : float, optional
-        Share of the time that the warp stays where it started; 0 as published. By
-        default the share of pairs of cells in a row that were not observed together,
-        1 - r² with r the share of observed cells: with many holes a warp that is free
-        leaves too little time for high levels (docs/backbones.md).
+        Share of the time that training keeps the warp where it started; 0, the
+        default, is as published. None takes the share of pairs of cells in a row that
+        were not observed together, 1 - r² with r the share of observed cells: where
+        much is missing, a free warp leaves little time for high noise levels
+        (docs/backbones.md). The sampler follows the learned warp in either case.
+    precondition : {"cell", "table"}
+        What the network starts from. As published, each number's own noisy value, and
+        nothing for categories, which enter as so many noisy coordinates. Or all that
+        correlations and frequencies say, see `precondition`: a wide table needs it.
 
     Examples
     --------
@@ -118,9 +142,15 @@ class CDTD(nn.Module):
         time_width: int = 256,
         cat_width: int = 16,
         low_noise: float = 3.0,
-        anchor: float | None = None,
+        anchor: float | None = 0.0,
+        precondition: Precondition = "cell",
     ) -> None:
         super().__init__()
+        if precondition not in get_args(Precondition):
+            raise UsageError(
+                f"precondition must be one of {get_args(Precondition)}, got "
+                f"{precondition!r}"
+            )
         if anchor is not None and not 0 <= anchor <= 1:
             raise UsageError(f"anchor must lie between 0 and 1, got {anchor!r}")
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
@@ -129,7 +159,16 @@ class CDTD(nn.Module):
         self.embedding = nn.Parameter(EMBEDDING_SD * torch.randn(slots, cat_width))
         self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
         n_in = self.n_num + self.n_cat * cat_width
-        self.net = Denoiser(n_in, self.n_num + slots, width, depth, time_width)
+        self.known: Preconditioner | None = None
+        if precondition == "table":
+            self.known = Preconditioner(self.n_num, self.ragged)
+            n_in += self.n_num
+        n_out, direct = self.n_num + slots, self.known is not None
+        self.net = Denoiser(n_in, n_out, width, depth, time_width, direct)
+        if self.known is not None:
+            # torch divides by all coordinates; here a column counts as one
+            with torch.no_grad():
+                self.net.project.weight *= math.sqrt(n_in / layout.n_features)
         self.warp = TimeWarp((SIGMA_MAX_NUM, SIGMA_MAX_CAT), low_noise, anchor != 0)
         self.warp.anchor.fill_(anchor or 0.0)
         self.anchored_by_data = anchor is None
@@ -157,9 +196,10 @@ class CDTD(nn.Module):
                 self.warp.anchor.fill_(1 - float(table.observed.mean()) ** 2)
             for j, p in enumerate(frequencies):
                 self.entropy[j] = max(float(-(p * np.log(p)).sum()), ENTROPY_FLOOR)
-            if frequencies:
-                log_p = torch.from_numpy(np.log(np.concatenate(frequencies)))
-                self.net.head.bias[self.n_num :] = log_p.to(self.net.head.bias)
+            log_p = torch.from_numpy(np.log(np.concatenate([*frequencies, []])))
+            self.net.head.bias[self.n_num :] = log_p.to(self.net.head.bias)
+            if self.known is not None:
+                self.known.init_from_data(table, log_p)
 
     # -- the forward process and the network ------------------------------------
 
@@ -175,6 +215,12 @@ class CDTD(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return denoised numbers D [B, d_num] and class logits [B, S]."""
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
+        if self.known is not None:
+            points = self._points()
+            evidence = self.known.evidence(x_cat, points, s_cat)
+            out = self.net(self.known.inputs(x_num, evidence, points, s_num), time)
+            denoised = self.known.denoised(x_num, out[:, : self.n_num], s_num)
+            return denoised, out[:, self.n_num :] + evidence
         scaled = [
             edm.scaled_input(x_num, s_num),
             edm.scaled_input(x_cat.flatten(1), s_cat),
@@ -238,6 +284,16 @@ class CDTD(nn.Module):
             losses, _ = self._losses_at(batch, log_time(u), sigma, generator)
             parts.append(losses[:, self.group == group])
         return torch.cat(parts, 1)
+
+    def diagnostics(self) -> dict[str, Tensor]:
+        """Return location and steepness of the warp of numbers and of categories."""
+        kinds = [("num", NUM)] * (self.n_num > 0) + [("cat", CAT)] * (self.n_cat > 0)
+        location, steepness = self.warp.location.detach(), self.warp.steepness.detach()
+        return {
+            f"warp_{what}_{kind}": values[group]
+            for kind, group in kinds
+            for what, values in (("location", location), ("steepness", steepness))
+        }
 
     # -- sampling ---------------------------------------------------------------
 

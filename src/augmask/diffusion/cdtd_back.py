@@ -40,8 +40,10 @@ class CDTDWay:
         block[slots, model.ragged.column] = self.points
         # from the probabilities of all levels to the expected point of every column
         self.block = block.flatten(1)
-        u = torch.linspace(
-            1, 0, steps + 1, dtype=block.dtype, device=self.points.device
+        u = model.warp.sampling_times(
+            torch.linspace(
+                1, 0, steps + 1, dtype=block.dtype, device=self.points.device
+            )
         )
         self.sigma = model.warp.sigma(u)
         self.times = model.net.embed_time(log_time(u))

@@ -15,55 +15,84 @@ from torch import Tensor, nn
 
 from augmask.diffusion.base import Batch
 
+# Of all rows, those of one member.
+Rows = slice | Tensor
 
-def _part(value: Any, i: int, k: int) -> Any:
-    """Return every k-th row from row i on, of whatever has rows."""
+
+def _part(value: Any, rows: Rows) -> Any:
+    """Return some rows of whatever has rows."""
     if isinstance(value, Tensor):
-        return value[i::k] if value.dim() else value
+        return value[rows] if value.dim() else value
     if isinstance(value, Batch):
-        return Batch(value.num[i::k], value.cat[i::k])
+        return Batch(value.num[rows], value.cat[rows])
     if isinstance(value, tuple):
-        return tuple(_part(each, i, k) for each in value)
+        return tuple(_part(each, rows) for each in value)
     return value
 
 
-def _woven(parts: Sequence[Any]) -> Any:
+def _woven(parts: Sequence[Any], rows: Sequence[Rows]) -> Any:
     """Undo `_part`: weave the rows of all parts into one another."""
     first = parts[0]
     if isinstance(first, Batch):
-        return Batch(*(_woven(same) for same in zip(*parts, strict=True)))
+        return Batch(*(_woven(same, rows) for same in zip(*parts, strict=True)))
     if isinstance(first, tuple):
-        return tuple(_woven(same) for same in zip(*parts, strict=True))
+        return tuple(_woven(same, rows) for same in zip(*parts, strict=True))
     whole = first.new_empty(sum(map(len, parts)), *first.shape[1:])
-    for i, part in enumerate(parts):
-        whole[i :: len(parts)] = part
+    for part, place in zip(parts, rows, strict=True):
+        whole[place] = part
     return whole
 
 
-class EnsembleWay:
-    """The ways of all members, each for its own rows; see `diffusion.reverse.Way`."""
+def _in_turn(k: int, n: int) -> list[slice]:
+    """Return which of `n` rows belong to each of `k` members; some may have none."""
+    k = min(k, n)
+    return [slice(i, n, k) for i in range(k)]
 
-    def __init__(self, ways: Sequence[Any]) -> None:
-        self._ways = ways
+
+class EnsembleWay:
+    """The ways of all members, each for its own rows; see `diffusion.reverse.Way`.
+
+    Parameters
+    ----------
+    ways : sequence of Way
+    rows : sequence of Tensor, optional
+        The rows of each way; in turn unless told.
+    """
+
+    def __init__(self, ways: Sequence[Any], rows: Sequence[Tensor] = ()) -> None:
+        self._ways, self._rows = ways, rows
 
     def start(self, n: int, noise: Any) -> Any:
         """Return `n` rows of nothing but noise."""
-        ways = self._ways[:n]
-        sizes = [len(range(i, n, len(ways))) for i in range(len(ways))]
-        return _woven(
-            [way.start(rows, noise) for way, rows in zip(ways, sizes, strict=True)]
-        )
+        turns = _in_turn(len(self._ways), n)
+        sizes = [len(range(n)[place]) for place in turns]
+        ways = self._ways[: len(turns)]
+        parts = [way.start(rows, noise) for way, rows in zip(ways, sizes, strict=True)]
+        return _woven(parts, turns)
+
+    def chosen(self, rows: Tensor) -> EnsembleWay:
+        """Return the way of some of the rows, each with the member that it has here.
+
+        Parameters
+        ----------
+        rows : Tensor [m]
+            Their places among the rows of this way, which are in turn.
+        """
+        owners = rows % len(self._ways)
+        places = [torch.nonzero(owners == i)[:, 0] for i in range(len(self._ways))]
+        used = [i for i, place in enumerate(places) if len(place)]
+        return EnsembleWay([self._ways[i] for i in used], [places[i] for i in used])
 
     def _each(self, name: str, rows: Any, *others: Any) -> Any:
         """Call a method of every way with its rows of all that has rows."""
         first: Any = rows[0] if isinstance(rows, tuple) else rows
-        ways = self._ways[: len(first)]
-        k = len(ways)
+        turns: Sequence[Rows] = self._rows or _in_turn(len(self._ways), len(first))
         return _woven(
             [
-                getattr(way, name)(*(_part(v, i, k) for v in (rows, *others)))
-                for i, way in enumerate(ways)
-            ]
+                getattr(way, name)(*(_part(v, place) for v in (rows, *others)))
+                for way, place in zip(self._ways[: len(turns)], turns, strict=True)
+            ],
+            turns,
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -116,11 +145,11 @@ class Ensemble(nn.Module):
         self, n: int, generator: torch.Generator, steps: int, **options: Any
     ) -> Batch:
         """Return `n` complete rows, of each member in turn."""
-        members = [cast(Any, member) for member in self.members][:n]
-        k = len(members)
+        turns = _in_turn(len(self.members), n)
+        members = [cast(Any, member) for member in self.members][: len(turns)]
         parts = [
-            member.sample(len(range(i, n, k)), generator, steps, **options)
-            for i, member in enumerate(members)
+            member.sample(len(range(n)[place]), generator, steps, **options)
+            for member, place in zip(members, turns, strict=True)
         ]
-        woven: Batch = _woven([Batch(*part) for part in parts])
+        woven: Batch = _woven([Batch(*part) for part in parts], turns)
         return woven

@@ -1,4 +1,4 @@
-"""The small networks: a plain MLP and two ways to feed it the time."""
+"""The small networks: a plain MLP, a path past it, and two ways to feed in the time."""
 
 from __future__ import annotations
 
@@ -66,6 +66,36 @@ class RandomFourier(nn.Module):
         return value[:, 0]
 
 
+# Adam moves every weight by about the learning rate a step; on a direct path the output
+# moves so many times as far.
+DIRECT_GAIN = 20.0
+
+
+class DirectPath(nn.Module):
+    """A linear path from input to output, zero at first, that the time opens and shuts.
+
+    What one column says of another is for the most part linear. On a wide table it
+    would have to find its way through hidden units that all columns share.
+
+    Shape
+    -----
+    - x: [B, n_in], embedded time: [B, t] or [1, t], out: [B, n_out]
+    """
+
+    def __init__(self, n_in: int, n_out: int, time_width: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(time_width, n_in)
+        nn.init.zeros_(self.gate.weight)
+        nn.init.ones_(self.gate.bias)
+        self.linear = nn.Linear(n_in, n_out, bias=False)
+        nn.init.zeros_(self.linear.weight)
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        """Return what to add to the output."""
+        opened = x * product(time, self.gate)
+        return DIRECT_GAIN * product(opened, self.linear)
+
+
 class Hidden(nn.Sequential):
     """Hidden layers of ReLU units, where nearly all products of a step are.
 
@@ -128,7 +158,9 @@ def product(x: Tensor, layer: nn.Linear) -> Tensor:
     if not x.is_cuda:
         out: Tensor = layer(x)
         return out
-    weight, bias = _aligned(layer.weight, (1, 0)), _aligned(layer.bias, (0,))
+    weight = _aligned(layer.weight, (1, 0))
+    # a layer may have none, which torch's types do not know
+    bias = _aligned(layer.bias, (0,)) if layer.bias is not None else None
     return linear(_aligned(x, (1,)), weight, bias)[:, : layer.out_features]
 
 

@@ -14,7 +14,9 @@ A warp can be anchored: with the share α of the time it stays where it started,
 
     G(x) = (1 - α) F(x) + α F₀(x)
 
-is the warp from level to time. The published one has α = 0.
+is the warp from level to time. The published one has α = 0. The anchor is for training
+alone: a sampler whose times were even in G would take most of its steps at high levels,
+where rows hardly change, so it takes those that are even in F.
 """
 
 from __future__ import annotations
@@ -91,6 +93,19 @@ class TimeWarp(nn.Module):
         level = torch.where(u[:, None] <= 0, torch.zeros_like(level), level)
         level = torch.where(u[:, None] >= 1, torch.ones_like(level), level)
         return level * self.sigma_max
+
+    def sampling_times(self, u: Tensor) -> Tensor:
+        """Return the times [B] at which levels are what a free warp has at `u` [B].
+
+        A row has one time for all groups, so it is the mean of theirs. Ends are exact.
+        """
+        if not self.anchored:
+            return u
+        odds = self.location + torch.logit(u.clamp(EDGE, 1 - EDGE)[:, None]) / (
+            self.steepness
+        )
+        times = self._time(odds).mean(1)
+        return torch.where((u <= 0) | (u >= 1), u, times)
 
     def time(self, sigma: Tensor, group: int) -> Tensor:
         """Return the times [B] at which `group` has the levels `sigma` [B]."""

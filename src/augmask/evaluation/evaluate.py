@@ -21,6 +21,7 @@ import pandas as pd
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.errors import AugMaskError, UsageError
+from augmask.evaluation.alike import missing_alike
 from augmask.evaluation.columns import Floats
 from augmask.evaluation.measures import (
     Found,
@@ -160,7 +161,11 @@ class _Evaluation:
         pairs = self._pairs(self.tables.real, self.pair)
         holed = add_remasked(self.found, pairs, self.tables, self.seed)
         jobs = joblib.cpu_count() if self.n_jobs is None else self.n_jobs
-        add_detection(self.found, holed, self.tables, self.seed, jobs, "feature")
+        alike: Pairs = {
+            role: missing_alike(*pair, stream(self.seed, "alike", "holes", role))
+            for role, pair in holed.items()
+        }
+        add_detection(self.found, alike, self.tables, self.seed, jobs, "feature")
 
     def _holes_alike(self, test: pd.DataFrame) -> Pair:
         """Return real and test rows, the complete ones with holes like the others'.

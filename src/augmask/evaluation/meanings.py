@@ -37,6 +37,14 @@ _MEANINGS = {
         "How alike pairs of columns are. 1 is equal. Numbers are cut at ten bins of "
         "the real table; what takes three columns to see is not seen.",
     ),
+    "trend_worst": Meaning(
+        "Trend, worst tenth",
+        "fidelity",
+        "higher",
+        "Mean over the tenth of pairs that are least alike. Lost dependence stands "
+        "here, where the mean over all pairs hides it; pairs of many levels score low "
+        "among real rows too, so read it beside them.",
+    ),
     "trend_sdmetrics": Meaning(
         "Trend, sdmetrics bins",
         "fidelity",
@@ -100,6 +108,14 @@ _MEANINGS = {
         "The same for pairs of columns, on rows that show both. 1 is agreement. Pairs "
         "that are never seen together are not scored.",
     ),
+    "trend_worst_remasked": Meaning(
+        "Trend, worst tenth, re-masked",
+        "incomplete",
+        "higher",
+        "Mean over the tenth of pairs that are least alike, on rows that show both. "
+        "Lost dependence stands here, where the mean over all pairs hides it. Pairs "
+        "that few rows show together are left out.",
+    ),
     "shape_complete": Meaning(
         "Shape, complete",
         "incomplete",
@@ -128,8 +144,8 @@ _MEANINGS = {
         "detection",
         "reference",
         "How well trees tell re-masked synthetic rows from real ones. 0.5 cannot tell, "
-        "1 always can. Trees see the holes too, so holes that were not learned well "
-        "count against the synthetic rows.",
+        "1 always can. Rows are paired and hide the same cells, so that only values "
+        "tell; holes that hang on values in a way that was not learned still count.",
     ),
     "held_out_coverage_80": Meaning(
         "Held-out coverage at 80 %",

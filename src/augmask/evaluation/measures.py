@@ -35,6 +35,7 @@ from augmask.evaluation.privacy import privacy
 from augmask.evaluation.scores import Entry
 from augmask.evaluation.tables import Tables
 from augmask.evaluation.utility import Utility, utility
+from augmask.evaluation.worst import worst_tenth
 from augmask.rng import stream
 
 Role = Literal["value", "reference", "floor", "filled", "alike"]
@@ -109,8 +110,9 @@ def noise_of_means(
     spread = SHAPE_SPREAD
     if key.startswith("trend"):
         spread = TREND_SPREAD if len(categorical) else CORRELATION_SPREAD
-    if key == "trend_sdmetrics":
-        # Its bins move with the largest value of either table.
+    if key.startswith(("trend_sdmetrics", "trend_worst")):
+        # Bins that move with the largest value of either table, or a tenth of the
+        # pairs (found in the same way on eight tables of 60 to 1,000 rows).
         spread = max(spread, SHAPE_SPREAD)
     missed = 0.0 if math.isnan(reference) else 1 - reference
     return Z * spread * missed * math.sqrt(2 / (len(numeric) + len(categorical)))
@@ -132,6 +134,15 @@ def beside(table: pd.DataFrame, other: pd.DataFrame, score: str) -> pd.DataFrame
     names = [name for name in ("column", "first", "second") if name in table]
     references = other[[*names, score]].rename(columns={score: "reference"})
     return table.merge(references, "left", on=names)
+
+
+def add_worst(
+    found: Found, key: str, pairs: Mapping[Role, pd.DataFrame], tables: Tables
+) -> None:
+    """Add the mean of the lowest tenth of pairs."""
+    tenths = {role: worst_tenth(t, pairs["value"]) for role, t in pairs.items()}
+    noise = noise_of_means(key, tenths["reference"], tables.numeric, tables.categorical)
+    found.add(key, tenths, noise=noise)
 
 
 def add_fidelity(
@@ -157,6 +168,8 @@ def add_fidelity(
             noise=noise_of_means(key, scores["reference"].value, numeric, categorical),
         )
         found.parts[key] = scores["value"]
+    pair_tables = {role: score.table for role, score in trends.items()}
+    add_worst(found, "trend_worst", pair_tables, tables)
     for name, scores in (("columns", shapes), ("pairs", trends)):
         found.tables[name + ending] = beside(
             scores["value"].table, scores["reference"].table, "score"

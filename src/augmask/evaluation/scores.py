@@ -79,8 +79,9 @@ class Scores:
     Parameters
     ----------
     entries : mapping of key to Entry
-        Keys are stable: `shape`, `trend`, `trend_sdmetrics`, `alpha_precision`,
-        `beta_recall`, `mle`, `tstr`, `trtr`, `c2st_auc`, `dcr_share`, ...
+        Keys are stable: `shape`, `trend`, `trend_worst`, `trend_sdmetrics`,
+        `alpha_precision`, `beta_recall`, `mle`, `tstr`, `trtr`, `c2st_auc`,
+        `dcr_share`, ...
     tables : mapping of name to DataFrame
         What the numbers summarise: `columns`, `pairs`, `features`, `privacy`, ...
     facts : mapping

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from augmask.evaluation.worst import pair_names, score_name, worst_pairs
+
 if TYPE_CHECKING:
     from augmask.evaluation.scores import Entry, Scores
 
@@ -36,14 +38,15 @@ def _numbers(entries: dict[str, Entry]) -> Iterator[str]:
 
 def _worst(table: pd.DataFrame, what: str) -> Iterator[str]:
     """Yield the lowest lines of a table of columns or pairs."""
-    score = "remasked" if "remasked" in table else "score"
-    lowest = table.dropna(subset=[score]).sort_values(score, kind="stable")[:WORST]
-    if lowest.empty:
-        return
+    score = score_name(table)
     if what == "columns":
+        lowest = table.dropna(subset=[score]).sort_values(score, kind="stable")[:WORST]
         names = lowest["column"].astype(str)
     else:
-        names = lowest["first"].astype(str) + " with " + lowest["second"].astype(str)
+        lowest = worst_pairs(table, WORST)
+        names = pair_names(lowest)
+    if lowest.empty:
+        return
     wide = 2 + max(len(f"worst {what}"), *names.map(len))
     yield f"\n{f'worst {what}':{wide}}{'value':>{NUMBER}}{'reference':>{NUMBER}}"
     for name, value, other in zip(

@@ -20,6 +20,7 @@ from augmask.evaluation.measures import (
     Pair,
     Pairs,
     Role,
+    add_worst,
     as_many_rows,
     beside,
     noise_of_means,
@@ -125,6 +126,8 @@ def add_remasked(
             numbers.pop("alike", None)
             noise = numbers["reference"]
         found.add(key, numbers, noise=noise)
+    pair_tables = {role: result.pairs for role, result in results.items()}
+    add_worst(found, "trend_worst_remasked", pair_tables, tables)
     result = results["value"]
     for name in ("columns", "pairs"):
         other = getattr(results["reference"], name)
@@ -175,7 +178,7 @@ def held_out_cells(
                 f"{rule_name(fill)!r} fills them with a placeholder; choose another or "
                 "None."
             )
-        frame = codec.decode(drawn.num, drawn.cat, rng)
+        frame = codec.decode(drawn.num, drawn.cat, rng, derive=False)
         draws.append(tables.as_read(frame, "filled", holed))
         progress("held-out", i + 1, N_DRAWS, {})
     numeric = [name for name in tables.numeric if name in holed]

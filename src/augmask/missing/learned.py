@@ -51,7 +51,7 @@ def learn_holes(
         # Generated as empty, or generated with its holes: none are to be added.
         if column.gated or column.kind == "all-missing":
             hidden[column.name] = False
-    rows = codec.decode(table.num, table.cat, rng).rename(columns=str)
+    rows = codec.decode(table.num, table.cat, rng, derive=False).rename(columns=str)
     numeric = [column.name for column in codec.schema if column.kind in NUMERIC]
     return MissingModel().fit(rows, numeric, hidden)
 

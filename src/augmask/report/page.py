@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -189,6 +190,27 @@ def _gap_sentence(bound: float) -> str:
     )
 
 
+def _warp_sentence(history: pd.DataFrame) -> str:
+    """Say where a learned noise schedule ended; empty where there is none.
+
+    Examples
+    --------
+    >>> _warp_sentence(
+    ...     pd.DataFrame({"warp_location_num": [-4.5], "warp_steepness_num": [1.25]})
+    ... )
+    'Learned noise schedule: numbers at location -4.50 with steepness 1.25.'
+    """
+    parts = []
+    for kind, name in (("num", "numbers"), ("cat", "categories")):
+        keys = [f"warp_{what}_{kind}" for what in ("location", "steepness")]
+        if all(key in history for key in keys):
+            location, steepness = (float(history[key].iloc[-1]) for key in keys)
+            parts.append(
+                f"{name} at location {location:.2f} with steepness {steepness:.2f}"
+            )
+    return f"Learned noise schedule: {', '.join(parts)}." if parts else ""
+
+
 def _detect_sentence(found: Verdict, column: str) -> str:
     if found.grade in ("good", "open"):
         return f"{found.sentence} The shares say little then."
@@ -282,6 +304,7 @@ def _context(f: Facts) -> dict[str, Any]:
         "held_out_loss": f.history is not None
         and "held_out" in f.history
         and bool(f.history["held_out"].notna().any()),
+        "warp_sentence": "" if f.history is None else _warp_sentence(f.history),
     }
     if f.holes is not None:
         rates = f.holes.missing.column_rates

@@ -10,6 +10,9 @@ columns score (the floor); v is taken on as many rows as r where that matters:
   short / yard <= `FAIR`; poor: all else.
 * open, not judged: there is no reference, or short is within a noise so wide that it
   would hide a poor number too. Privacy is judged by the tests that were made with it.
+
+The table as a whole is as good as the worst of its cards: means over columns and pairs
+can be high where a few dependences, which are all that a wide table has, are lost.
 """
 
 from __future__ import annotations
@@ -35,16 +38,19 @@ RULES = (
     f"measured, the way down counts as {YARD}. Where chance alone could hide a poor "
     "number, it is not judged. Shape and Trend are compared on as many rows as the "
     "reference has. Privacy is “poor” where a test says that the difference is more "
-    "than chance."
+    "than chance. The table as a whole is as good as the worst number above."
 )
 
-# The paper's five numbers where they apply, and what says most of the others.
-FIVE = (
+# The paper's five numbers where they apply, and what says most of the others; then
+# those that see what a mean hides.
+CARDS = (
     ("shape", "shape_remasked"),
     ("trend", "trend_remasked"),
-    ("alpha_precision", "c2st_auc"),
+    ("alpha_precision",),
     ("beta_recall", "dcr_share_observed", "rate_gap"),
-    ("mle", "dcr_share", "dcr_share_observed", "held_out_coverage_80", "c2st_auc"),
+    ("mle", "dcr_share", "dcr_share_observed", "held_out_coverage_80"),
+    ("c2st_auc",),
+    ("trend_worst", "trend_worst_remasked"),
 )
 # What else is compared with complete test rows when the real table has holes.
 ON_TEST = ("fidelity", "coverage")
@@ -222,12 +228,33 @@ def judged(scores: Scores, key: str) -> Verdict:
 
 
 def strip(scores: Scores) -> list[Verdict]:
-    """Return the five numbers that matter most, of those that were measured."""
+    """Return the numbers that matter most, of those that were measured."""
     chosen: list[str] = []
-    for keys in FIVE:
+    for keys in CARDS:
         found = [key for key in keys if key in scores.entries and key not in chosen]
         chosen += found[:1]
     return [judged(scores, key) for key in chosen]
+
+
+def _about_rows(verdicts: list[Verdict]) -> list[Verdict]:
+    """Return the cards that judge synthetic rows.
+
+    A fill rule is no synthetic row; its card says what it found.
+    """
+    return [v for v in verdicts if v.group != "held-out" and v.grade != "open"]
+
+
+def overall(verdicts: list[Verdict]) -> str:
+    """Return the grade of the table: that of its worst card.
+
+    Examples
+    --------
+    >>> overall([])
+    'open'
+    """
+    found = {v.grade for v in _about_rows(verdicts)}
+    worst_first = ("poor", "fair", "good", "open")
+    return next((g for g in worst_first if g in found), "open")
 
 
 def headline(verdicts: list[Verdict], n_flagged: int = 0) -> str:
@@ -240,15 +267,17 @@ def headline(verdicts: list[Verdict], n_flagged: int = 0) -> str:
     """
     if not verdicts:
         return "Nothing was measured."
-    # A fill rule is no synthetic row; its card says what it found.
-    about_rows = [v for v in verdicts if v.group != "held-out" and v.grade != "open"]
+    about_rows = _about_rows(verdicts)
     n_good = sum(v.grade == "good" for v in about_rows)
     poor = [v.title for v in verdicts if v.grade == "poor"]
     if not about_rows:
         text = "Nothing here could be judged: there are too few rows, or no reference"
     else:
         are = "is" if n_good == 1 else "are"
-        text = f"{n_good} of {len(about_rows)} numbers {are} as good as real rows"
+        text = (
+            f"{overall(verdicts).capitalize()} by its worst number: {n_good} of "
+            f"{len(about_rows)} {are} as good as real rows"
+        )
     if poor:
         text += f"; look at {', '.join(poor)} first"
     elif about_rows:

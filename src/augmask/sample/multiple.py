@@ -73,8 +73,12 @@ class Imputations(Sequence[pd.DataFrame]):
         return self._draws
 
     def __repr__(self) -> str:
-        holes = sum(len(found.rows) for found in self._filled.values())
-        return f"Imputations({self._draws} draws, {holes} holes)"
+        return f"Imputations({self._draws} draws, {self.n_filled} holes)"
+
+    @property
+    def n_filled(self) -> int:
+        """How many cells were filled, in each draw."""
+        return sum(len(found.rows) for found in self._filled.values())
 
     @overload
     def __getitem__(self, k: int) -> pd.DataFrame: ...
@@ -88,6 +92,7 @@ class Imputations(Sequence[pd.DataFrame]):
         frame = self._frame.copy()
         for label, found in self._filled.items():
             frame[label] = completed(frame[label], found.rows, found.values[k])
+        frame.attrs["filled"] = self.n_filled
         return frame
 
     def __iter__(self) -> Iterator[pd.DataFrame]:

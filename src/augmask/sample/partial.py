@@ -108,6 +108,7 @@ def completed_rows(
         )
     whole = _whole(frame, source.codec.schema)
     table, known, given = _encoded(whole, source)
+    identifiers = [c.label for c in source.codec.schema if c.kind == "identifier"]
 
     def drawn(at: np.ndarray, *name: str | int) -> pd.DataFrame:
         num, cat, _ = complete_rows(
@@ -132,8 +133,10 @@ def completed_rows(
                 return made
             broken = np.flatnonzero(~good)
             if turn < MOST_ROUNDS:
-                again = drawn(at[broken], int(at[0]), turn)
-                made = pd.concat([made[good], again.set_index(broken)]).sort_index()
+                again = drawn(at[broken], int(at[0]), turn).set_index(broken)
+                # numbered from the first of them on, they would meet other rows
+                again[identifiers] = made.loc[broken, identifiers]
+                made = pd.concat([made[good], again]).sort_index()
         raise ConditionError(
             f"{len(broken):,} of {len(made):,} partial rows broke a rule each of "
             f"{MOST_ROUNDS} times, the first is number {at[broken[0]]}; correct what "

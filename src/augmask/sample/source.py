@@ -199,7 +199,10 @@ class Source:
                 return 0, rows.taken(good)
             kept = torch.as_tensor(good[:most], device=self.device)
             taken = tuple(part[kept] for part in starts)
-            batch = follow(_from(taken, whole), len(kept), generator)
+            # of an ensemble, a start leads there with the member that has screened it
+            same: Any = whole
+            same = same.chosen(kept) if hasattr(same, "chosen") else same
+            batch = follow(_from(taken, same), len(kept), generator)
         return len(good), self._drawn(batch, name)
 
     def _drawn(self, batch: Batch, name: str) -> Drawn:

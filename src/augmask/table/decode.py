@@ -1,7 +1,7 @@
 """Scaled numbers and codes become the cells of one output column.
 
 Whatever a sampler produces, the result keeps the column's promises: its dtype, the
-observed range, whole numbers, decimals, known levels, its time zone.
+observed range, whole numbers, decimals, its lattice, known levels, its time zone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from augmask.table.absence_facts import chosen_levels
 from augmask.table.cells import AnyArray
 from augmask.table.identifiers import fresh_values
+from augmask.table.lattice import on_lattice
 from augmask.table.recover import NUMPY_UNITS
 from augmask.table.schema import Column
 
@@ -45,6 +47,11 @@ def _holed(values: AnyArray, gate: Mask, column: Column) -> AnyArray:
 def number_values(column: Column, x: AnyArray) -> AnyArray:
     """Turn numbers relative to the origin into values of the column."""
     low, high = column.low, column.high
+    if column.lattice is not None and low is not None and high is not None:
+        at = on_lattice(np.asarray(x + origin(column)), column.lattice, low, high)
+        if column.kind == "float":
+            return at if column.decimals is None else at.round(column.decimals)
+        return np.rint(at).astype(np.int64)
     if column.kind == "float":
         values = np.clip(x, low, high)
         return values if column.decimals is None else values.round(column.decimals)
@@ -108,6 +115,41 @@ def _categorical(column: Column, codes: AnyArray) -> pd.Categorical:
     categories = pd.Index(list(column.categories))
     dtype = pd.CategoricalDtype(categories, ordered=column.ordered)
     return pd.Categorical.from_codes(codes, dtype=dtype)
+
+
+def kept_absent(
+    column: Column,
+    about: Column,
+    told: AnyArray,
+    codes: AnyArray,
+    rng: np.random.Generator,
+) -> AnyArray:
+    """Return codes that are a hole exactly where another column says so.
+
+    Parameters
+    ----------
+    column : Column
+        Its `absent` names `about`.
+    about : Column
+    told : int array [n]
+        Codes of `about`.
+    codes : int array [n]
+        Codes of the column if it is a category, else of the feature for its holes.
+    rng : numpy.random.Generator
+        Draws levels where there is a hole and should be none.
+    """
+    assert column.absent is not None
+    inside = np.isin(told, chosen_levels(column.absent, about.levels))
+    # where the other column is missing itself it says nothing
+    known = told < len(about.levels)
+    if column.kind != "category":
+        return np.where(known, inside, codes)
+    hole = column.card - 1
+    wrong = known & ~inside & (codes == hole)
+    often = np.array(column.absent["counts"], np.float64)
+    codes = np.where(inside, hole, codes)
+    codes[wrong] = rng.choice(len(often), int(wrong.sum()), p=often / often.sum())
+    return codes
 
 
 def aside_series(column: Column, n: int, start: int) -> pd.Series:

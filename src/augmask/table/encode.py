@@ -20,7 +20,14 @@ from augmask.errors import ArtifactError, DataError, SchemaError
 from augmask.rng import stream
 from augmask.table.carrier import Layout, Table
 from augmask.table.cells import Cells, read_cells
-from augmask.table.decode import aside_series, learned_series, number_values, origin
+from augmask.table.decode import (
+    aside_series,
+    kept_absent,
+    learned_series,
+    origin,
+)
+from augmask.table.link_facts import link_name, needs_flag
+from augmask.table.links import cell_values, flags, following, in_order
 from augmask.table.recover import (
     instants,
     is_code_like,
@@ -53,11 +60,13 @@ def build_layout(schema: Schema) -> Layout:
             cat.append((column.name, column.card))
         if _needs_gate(column):
             cat.append((gate_name(column), 2))
+        if needs_flag(column):
+            cat.append((link_name(column), 2))
     names = num + tuple(name for name, _ in cat)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SchemaError(
-            f"column {twice!r} has the name of the feature for another column's holes; "
+            f"column {twice!r} has the name of a feature that another column needs; "
             "rename it"
         )
     return Layout(num, tuple(n for n, _ in cat), tuple(k for _, k in cat))
@@ -70,7 +79,7 @@ def _refuse(column: Column, cells: Cells) -> DataError:
     )
 
 
-def _numbers(cells: Cells, column: Column) -> npt.NDArray[np.float64]:
+def numbers_of(cells: Cells, column: Column) -> npt.NDArray[np.float64]:
     """Return a numeric column's values relative to its origin."""
     if cells.form == "empty":
         return np.zeros(len(cells.values))
@@ -144,7 +153,7 @@ def level_places(cells: Cells, column: Column) -> npt.NDArray[np.int64]:
     return found
 
 
-def _codes(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
+def codes_of(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
     """Return level codes, -1 for a value that is no level."""
     if cells.form == "empty":
         return np.full(len(cells.values), -1, np.int32)
@@ -184,6 +193,7 @@ class Codec:
     def __init__(self, schema: Schema, scalers: Mapping[str, QuantileNormal]) -> None:
         self.schema = schema
         self.layout = build_layout(schema)
+        self._linked = in_order(schema)
         self._scalers = {name: scalers[name] for name in self.layout.num_names}
 
     @classmethod
@@ -203,7 +213,7 @@ class Codec:
                         f"column {column.name!r} has no value to learn from; infer its "
                         "schema from this frame"
                     )
-                seen = _numbers(cells, column)[cells.observed]
+                seen = numbers_of(cells, column)[cells.observed]
                 ties = _ties(spread, column)
                 scalers[column.name] = QuantileNormal.fit(seen, ties)
         return cls(schema, scalers)
@@ -234,10 +244,10 @@ class Codec:
             seen = cells.observed
             if column.kind in NUMERIC:
                 scaler, ties = self._scalers[column.name], _ties(spread, column)
-                z = scaler.transform(_numbers(cells, column), ties)
+                z = scaler.transform(numbers_of(cells, column), ties)
                 num[:, at] = np.where(seen, z, 0.0)
             else:
-                codes = _codes(cells, column)
+                codes = codes_of(cells, column)
                 seen = seen & (codes >= 0)
                 if column.gated and column.kind == "category":
                     codes = np.where(cells.observed, codes, column.card - 1)
@@ -247,7 +257,28 @@ class Codec:
             if _needs_gate(column):
                 gate = place[gate_name(column)] - layout.n_num
                 cat[:, gate] = ~cells.observed
+        self._encode_links(frame, cat, observed)
         return Table(num, cat, observed, layout)
+
+    def _encode_links(
+        self,
+        frame: pd.DataFrame,
+        cat: npt.NDArray[np.int32],
+        observed: npt.NDArray[np.bool_],
+    ) -> None:
+        """Write where a column follows another one, if both cells are observed."""
+        layout = self.layout
+
+        def values(column: Column) -> npt.NDArray[Any]:
+            return cell_values(_column_cells(frame, column), column)
+
+        for column in self.schema:
+            if needs_flag(column):
+                at = layout.cat_names.index(link_name(column))
+                others = [self.schema[n] for n in (column.follows or {})["column"]]
+                same, known = flags(column, [*map(values, others)], values(column))
+                cat[:, at] = same
+                observed[:, layout.n_num + at] = known
 
     def decode(
         self,
@@ -255,6 +286,7 @@ class Codec:
         cat: npt.NDArray[Any],
         rng: np.random.Generator,
         start: int = 0,
+        derive: bool = True,
     ) -> pd.DataFrame:
         """Return the complete frame of scaled numbers and codes.
 
@@ -267,6 +299,9 @@ class Codec:
             that are derived from it by column name.
         start : int
             Number of the first row in the whole output; identifiers go on from it.
+        derive : bool
+            Whether cells are derived from others where the schema says so. Not for a
+            table's own rows: what stands in a hole implies nothing.
 
         Returns
         -------
@@ -293,6 +328,8 @@ class Codec:
         seed = int(rng.integers(2**63))
         num_at = {name: i for i, name in enumerate(layout.num_names)}
         cat_at = {name: i for i, name in enumerate(layout.cat_names)}
+        if derive:
+            cat = self._absences_kept(cat, cat_at, seed)
         columns = []
         for column in self.schema:
             if not column.learned:
@@ -311,28 +348,37 @@ class Codec:
         frame = pd.concat(columns, axis=1, ignore_index=True) if columns else None
         frame = pd.DataFrame(index=range(n)) if frame is None else frame
         frame.columns = pd.Index([column.label for column in self.schema])
+        for column in self._linked if derive else ():
+            others = [self.schema[n].label for n in (column.follows or {})["column"]]
+            flag = None
+            if needs_flag(column):
+                flag = cat[:, cat_at[link_name(column)]] == 1
+            frame[column.label] = following(
+                column, frame[column.label], [frame[label] for label in others], flag
+            )
         return frame
 
-    def settled(
-        self, num: npt.NDArray[Any], hole: npt.NDArray[np.bool_]
+    def _absences_kept(
+        self, cat: npt.NDArray[Any], cat_at: Mapping[str, int], seed: int
     ) -> npt.NDArray[Any]:
-        """Return scaled numbers of which those in holes are values of their column.
-
-        A rule draws any number. An observed cell of a column of whole numbers, or with
-        many zeros, has one of few scores: a hole could be told by its number.
-
-        Parameters
-        ----------
-        num : float array [n, d_num]
-        hole : bool array [n, d_num]
-        """
-        out = num.copy()
-        by_name = {column.name: column for column in self.schema}
-        for j, name in enumerate(self.layout.num_names):
-            column, scaler, at = by_name[name], self._scalers[name], hole[:, j]
-            values = number_values(column, scaler.inverse(num[at, j]))
-            out[at, j] = scaler.transform((values - origin(column)).astype(np.float64))
-        return out
+        """Return codes in which cells are missing where another column says so."""
+        told = [c for c in self.schema if c.gated and c.absent and c.absent["plain"]]
+        if not told:
+            return cat
+        cat = cat.copy()
+        # what tells is missing less often than what is told
+        for column in sorted(told, key=lambda one: one.missing):
+            assert column.absent is not None
+            about = self.schema[column.absent["where"][0][0]]
+            own = column.name if column.kind == "category" else gate_name(column)
+            cat[:, cat_at[own]] = kept_absent(
+                column,
+                about,
+                cat[:, cat_at[about.name]],
+                cat[:, cat_at[own]],
+                stream(seed, column.name, "absent"),
+            )
+        return cat
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything fitted as plain arrays, for a model file."""

@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
+from augmask.table.absence import with_absences
 from augmask.table.cells import Cells, read_cells
 from augmask.table.frames import read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
+from augmask.table.lattice import lattice_text, learn_lattice
 from augmask.table.overrides import check_settings, read_overrides
 from augmask.table.recover import (
     MAX_LEVELS,
@@ -196,6 +198,9 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
         "holes": tuple(holes),
         "missing": missing,
     }
+    if "follows" in settings:
+        asked = settings["follows"]
+        common["follows"] = {"column": [] if asked == "nothing" else [asked]}
     if raw.form == "empty":
         dtype = _holed_dtype(raw, raw.dtype)
         if raw.categories:
@@ -304,11 +309,19 @@ def _column(
         fields |= _datetime_fields(cells)
     else:
         fields |= {"low": cells.seen.min().item(), "high": cells.seen.max().item()}
+        decimals: int | None = 0
+        found: int | None = 0
         if kind == "float":
             found = decimals_of(cells.seen, cells.dtype)
-            fields["decimals"] = settings.get("decimals", found)
-            if fields["decimals"] is not None and not reason.startswith("declared"):
-                reason += f", decimals: {fields['decimals']}"
+            decimals = settings.get("decimals", found)
+            fields["decimals"] = decimals
+            if decimals is not None and not reason.startswith("declared"):
+                reason += f", decimals: {decimals}"
+        # who declares other decimals than those found wants no lattice either
+        if decimals == found:
+            fields["lattice"] = learn_lattice(cells.seen, found)
+            if fields["lattice"] is not None:
+                reason += f", {lattice_text(fields['lattice'])}"
     column = Column(kind=kind, reason=reason, dtype=dtype, **fields)
     if column.gated:
         fields["dtype"] = _holed_dtype(cells, dtype)
@@ -353,12 +366,14 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
     frame : pandas.DataFrame, or anything that `read_frame` reads
     overrides : Schema, path of a TOML file, or mapping, optional
         What the user knows better, by column name: a kind, or a mapping with any of
-        `kind`, `hole`, `holes`, `ordered`, `levels`, `decimals`.
+        `kind`, `hole`, `holes`, `ordered`, `levels`, `decimals`, `follows`.
 
     Returns
     -------
     Schema
-        One `Column` per column, with the reason in plain words.
+        One `Column` per column, with the reason in plain words. Where a column is
+        missing in exactly the rows where another has certain levels, its holes are
+        kept as a level, unless `overrides` says otherwise.
 
     Examples
     --------
@@ -389,9 +404,17 @@ mean 'smokes'?
                 + did_you_mean(str(key), names)
             )
         settings[str(key)] = check_settings(str(key), value)
-    return Schema(
+    guessed = Schema(
         tuple(
             infer_column(frame[label], label, settings.get(str(label), {}))
             for label in frame.columns
         )
     )
+    declared = [name for name, chosen in settings.items() if "hole" in chosen]
+
+    def kept(column: Column) -> Column:
+        # kept as a level, the column may be of another kind or dtype
+        own = settings.get(column.name, {}) | {"hole": "level"}
+        return infer_column(frame[column.label], column.label, own)
+
+    return with_absences(frame, guessed, declared, kept)

@@ -30,18 +30,18 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 HOLES = ("unknown", "level")
 MAX_DECIMALS = 6
-SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals")
+SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals", "follows")
 
 
-def _scalar(value: object) -> str:
-    """Write one TOML value."""
+def toml_value(value: object) -> str:
+    """Return a plain value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         # JSON's escapes are TOML's, save that TOML also wants DEL escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_scalar(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     return repr(value)
 
 
@@ -69,7 +69,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
     if not isinstance(settings, Mapping):
         raise SchemaError(
             f"the settings of column {name!r} must be a kind or a table of settings, "
-            f"got {settings!r}"
+            f"got {shown(settings)}"
         )
     plain: dict[str, Any] = {}
     for key, value in settings.items():
@@ -77,8 +77,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
         if key == "kind":
             if value not in KINDS:
                 raise SchemaError(
-                    f"column {name!r} has the unknown kind {value!r}"
-                    + did_you_mean(str(value), KINDS)
+                    f"column {name!r} has the unknown kind {shown(value)}"
+                    + did_you_mean(value if isinstance(value, str) else "", KINDS)
                 )
         elif key == "hole":
             ok = value in HOLES
@@ -92,6 +92,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
             value = tuple(value) if ok else value
         elif key == "ordered":
             ok = isinstance(value, bool)
+        elif key == "follows":
+            ok = isinstance(value, str) and value != name
         elif key == "decimals":
             ok = type(value) is int and 0 <= value <= MAX_DECIMALS
         else:
@@ -105,6 +107,7 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
                 "holes": "a list of codes, each a text or a finite number",
                 "levels": "a list of different levels",
                 "ordered": "true or false",
+                "follows": "the name of another column, or 'nothing'",
                 "decimals": f"a whole number from 0 to {MAX_DECIMALS}",
             }[key]
             raise SchemaError(
@@ -124,11 +127,12 @@ def write_overrides(
         f"# kind: {', '.join(KINDS)}",
         "# hole: unknown (integrated out) or level (kept as a value of its own)",
         "# holes: codes that stand for a hole in this column",
+        "# follows: the column that this one is a function of, or nothing",
     ]
     for name, (reason, settings) in columns.items():
-        lines += ["", f"[columns.{_scalar(name)}]"]
+        lines += ["", f"[columns.{toml_value(name)}]"]
         lines += ["# " + " ".join(reason.split())] if reason else []
-        lines += [f"{key} = {_scalar(value)}" for key, value in settings.items()]
+        lines += [f"{key} = {toml_value(value)}" for key, value in settings.items()]
     with written_whole(Path(path).expanduser()) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -157,8 +161,13 @@ def read_overrides(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
             f"a schema file must be encoded in UTF-8, {path} is not: {error}; "
             "save it as UTF-8"
         ) from error
-    # not only what TOML says of itself: depths and digits have limits of their own
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise SchemaError(
+            f"schema file {path} is nested too deeply; it holds a table of plain "
+            "settings for each column"
+        ) from error
+    # besides wrong TOML: a number of more digits than Python reads
+    except ValueError as error:
         raise SchemaError(f"schema file {path} is not valid TOML: {error}") from error
     unknown = [key for key in document if key != "columns"]
     columns = document.get("columns", {})

@@ -18,6 +18,7 @@ import pandas as pd
 
 from augmask.errors import DataError
 from augmask.table.cells import AnyArray, Cells
+from augmask.table.lattice import ODD, plain_evidence
 from augmask.table.overrides import MAX_DECIMALS
 
 # Levels that a category learns; also what is too many for text to be a category of
@@ -207,20 +208,28 @@ def refuse_nearly_numbers(cells: Cells, name: str) -> None:
 
 
 def decimals_of(values: AnyArray, dtype: str = "float64") -> int | None:
-    """Return how many decimals all values share, None at full precision.
+    """Return how many decimals nearly all values share, None at full precision.
+
+    One odd cell in a hundred is ignored, and so is what is left over from a sum. Zeros
+    and other heaps do not speak for the rest.
 
     Examples
     --------
     >>> decimals_of(np.array([1.25, 3.5, 2.0])), decimals_of(np.array([1 / 3]))
     (2, None)
     """
-    plain = np.unique(values)
+    plain, counts = plain_evidence(*np.unique(values, return_counts=True))
     narrow = np.dtype(dtype) if dtype in ("float32", "float16") else np.dtype(float)
+    allowed = ODD * counts.sum() if counts.sum() >= 1 / ODD else 0
     for decimals in range(MAX_DECIMALS + 1):
         # The first few settle most columns of full precision at once.
-        for part in (plain[:100], plain):
-            exact = np.round(part, decimals).astype(narrow) == part.astype(narrow)
-            if not exact.all():
+        for part in (slice(100), slice(None)):
+            some = plain[part]
+            rounded = np.round(some, decimals).astype(narrow)
+            noise = np.minimum(1e-11 * np.abs(some), 1e-3 * 10.0**-decimals)
+            off = rounded != some.astype(narrow)
+            off &= np.abs(rounded - some) > noise
+            if counts[part][off].sum() > allowed:
                 break
         else:
             return decimals

@@ -16,7 +16,10 @@ import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
 from augmask.notebook import html_table
+from augmask.table.absence_facts import check_absence
 from augmask.table.identifiers import check_form
+from augmask.table.lattice import check_lattice
+from augmask.table.link_facts import check_link
 from augmask.table.notes import listed, schema_notes
 from augmask.table.overrides import (
     HOLES,
@@ -62,6 +65,10 @@ class Column:
         Values that look like such codes and were not declared.
     missing : float
         Share of holes.
+    absent : mapping or None
+        Where other columns say that this one is missing (see `absence_facts`).
+    follows : mapping or None
+        The column that this one is nearly a function of (see `links`).
     levels : tuple
         Learned levels, in code order (category, boolean).
     categories : tuple
@@ -72,6 +79,8 @@ class Column:
         Rare levels that share one code.
     decimals : int or None
         Decimals of a float column, None at full precision.
+    lattice : mapping or None
+        What nearly all numbers share, such as a step (see `lattice`).
     low, high : int, float or None
         The observed range; whole `unit`s since 1970 for a datetime.
     unit, tz : str or None
@@ -90,11 +99,14 @@ class Column:
     holes: tuple[Level, ...] = ()
     suspects: tuple[Level, ...] = ()
     missing: float = 0.0
+    absent: Mapping[str, Any] | None = None
+    follows: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
     folded: tuple[tuple[Level, int], ...] = ()
     decimals: int | None = None
+    lattice: Mapping[str, Any] | None = None
     low: int | float | None = None
     high: int | float | None = None
     unit: str | None = None
@@ -140,6 +152,9 @@ class Column:
                 plain["levels"] = self.categories or self.levels
         if self.decimals is not None:
             plain["decimals"] = self.decimals
+        # a sum is found again
+        if self.follows is not None and len(self.follows["column"]) < 2:
+            plain["follows"] = (self.follows["column"] or ["nothing"])[0]
         return plain
 
     def to_dict(self) -> dict[str, Any]:
@@ -264,11 +279,14 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "holes": _are_levels,
     "suspects": _are_levels,
     "missing": lambda v: _is_number(v) and 0 <= v <= 1,
+    "absent": lambda v: v is None or (isinstance(v, Mapping) and check_absence(v)),
+    "follows": lambda v: v is None or (isinstance(v, Mapping) and check_link(v)),
     "levels": _are_different,
     "categories": _are_different,
     "ordered": lambda v: isinstance(v, bool),
     "folded": _are_counts,
     "decimals": lambda v: v is None or (type(v) is int and 0 <= v <= MAX_DECIMALS),
+    "lattice": lambda v: v is None or (isinstance(v, Mapping) and check_lattice(v)),
     "low": lambda v: v is None or _is_number(v),
     "high": lambda v: v is None or _is_number(v),
     "unit": lambda v: v is None or v in UNITS,
@@ -372,4 +390,16 @@ class Schema:
         columns = tuple(Column.from_dict(column) for column in stored)
         if len({column.name for column in columns}) < len(columns):
             raise SchemaError("a stored schema must not name a column twice")
+        levelled = {c.name for c in columns if c.kind in CATEGORICAL}
+        for column in columns:
+            told = column.absent
+            if (
+                told is not None
+                and told["plain"]
+                and told["where"][0][0] not in levelled
+            ):
+                raise SchemaError(
+                    f"stored column {column.name!r} is missing by a column without "
+                    f"levels, {told['where'][0][0]!r}"
+                )
         return cls(columns)

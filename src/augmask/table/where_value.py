@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,11 @@ def _check_given(column: Column, value: Any) -> Any:
         raise ConditionError(
             f"column {column.name!r} must be compared with a value, got {value!r}; "
             "holes are drawn by missing='learned'"
+        )
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ConditionError(
+            f"column {column.name!r} is compared with a whole number that is larger "
+            "than any number of a table; write one that the column can hold"
         )
     return value
 

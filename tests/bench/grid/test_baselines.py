@@ -10,10 +10,14 @@ import dataclasses
 import json
 from importlib import import_module
 
+import numpy as np
 import pandas as pd
 import pytest
 
+import augmask as am
+from augmask.baselines.plain import unscaled
 from augmask.bench.baselines import BASELINES, resolved
+from augmask.bench.data import Source, split
 from augmask.bench.generator import Request
 from augmask.bench.methods import Method, complete_method, find_generator
 from augmask.bench.plan import read_plan
@@ -22,6 +26,8 @@ from augmask.bench.results import sample_file
 from augmask.bench.run import execute
 from augmask.errors import UsageError
 from augmask.peers import why_not
+from augmask.table.encode import Codec
+from augmask.table.infer import infer_schema
 
 HEAD = """
 ratios = [0.4]
@@ -59,7 +65,7 @@ def entry(name: str, more: str = "") -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_baseline_goes_all_the_way_or_says_what_it_lacks(name, write_plan, tmp_path):
-    lacks = find_generator(name).can_run("cpu")
+    lacks = find_generator(name).why_unavailable("cpu")
     runs = read_plan(write_plan(HEAD + entry(name))).runs
     assert [run.method.label for run in runs] == LABELS[name]
     # the last is AugFull where there is a choice
@@ -79,9 +85,9 @@ def test_a_baseline_goes_all_the_way_or_says_what_it_lacks(name, write_plan, tmp
     assert [again[m] for m in METRICS] == [record[m] for m in METRICS]
 
 
-def test_the_aware_ones_meet_the_holes_and_the_others_a_filled_table(
-    write_plan, tmp_path, monkeypatch
-):
+@pytest.fixture
+def learned_from(monkeypatch):
+    """Let baselines learn nothing; return the tables that they were given."""
     seen = {}
 
     class Model:
@@ -98,13 +104,67 @@ def test_the_aware_ones_meet_the_holes_and_the_others_a_filled_table(
 
         return fit
 
-    for name in ("miwae", "tabsyn"):
-        monkeypatch.setattr(f"augmask.baselines.{name}.fit", fit_as(name))
+    for name in NAMES:
+        module = {"forestdiff": "forest"}.get(name, name)
+        monkeypatch.setattr(f"augmask.baselines.{module}.fit", fit_as(name))
+        monkeypatch.setattr("augmask.bench.generator.why_not", lambda _: "")
+    return seen
+
+
+def test_the_aware_ones_meet_the_holes_and_the_others_a_filled_table(
+    write_plan, tmp_path, learned_from
+):
+    seen = learned_from
     for run in read_plan(write_plan(HEAD + entry("miwae") + entry("tabsyn"))).runs:
         assert execute(run, tmp_path)["status"] == "done"
     holes = 1 - seen["miwae"].observed.mean()
     assert holes == pytest.approx(0.4, abs=0.02)
     assert seen["tabsyn"].observed.all()
+
+
+def incomplete() -> tuple[pd.DataFrame, Codec]:
+    """Return the table that runs of `HEAD` learn from, and its own scaling."""
+    data = Source("clinic-stay", rows=150).load()
+    train, _ = split(data.frame, None, 0)
+    holed = am.ampute(train, "mcar", 0.4, 0)
+    return holed, Codec.fit(holed, infer_schema(holed, data.kinds))
+
+
+@pytest.mark.parametrize("name", ["tvae", "ctgan", "arf", "tabsyn"])
+@pytest.mark.parametrize("strategy", ["NoAug", "AugFull"])
+def test_a_filled_table_is_scaled_by_what_was_observed(
+    name, strategy, write_plan, tmp_path, learned_from
+):
+    more = f'strategy = "{strategy}"\n'
+    (run,) = read_plan(write_plan(HEAD + entry(name, more))).runs
+    record = execute(run, tmp_path)
+    assert record["status"] == "done", record
+    holed, codec = incomplete()
+    given, observed = learned_from[name], codec.encode(holed)
+    if name != "tabsyn":
+        # peers scale by themselves; the roles and levels are still those of the holed
+        codec = unscaled(codec.schema)
+        observed = codec.encode(holed)
+    assert given.layout == observed.layout
+    here = observed.num_observed
+    np.testing.assert_array_equal(given.num[here], observed.num[here])
+    here = observed.cat_observed
+    np.testing.assert_array_equal(given.cat[here], observed.cat[here])
+
+
+def test_observed_scores_have_unit_deviation_whatever_fills_the_rest(
+    write_plan, tmp_path, learned_from
+):
+    (run,) = read_plan(write_plan(HEAD + entry("tabsyn", 'strategy = "NoAug"\n'))).runs
+    assert execute(run, tmp_path)["status"] == "done"
+    holed, codec = incomplete()
+    mask = codec.encode(holed).num_observed
+    num = learned_from["tabsyn"].num
+    for j in range(num.shape[1]):
+        seen = num[mask[:, j], j]
+        assert seen.std() == pytest.approx(1)
+        # the mean of the scores, which stand in the other cells
+        assert num[~mask[:, j], j] == pytest.approx(seen.mean())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -98,6 +98,40 @@ def test_ones_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_pat
     assert retried == {"out": str(out), "already": 1, "failed": 1, "unable": 1}
 
 
+def test_records_of_an_older_version_are_not_shown(
+    bench, write_plan, own_table, tmp_path
+):
+    plan, out = write_plan(OWN), tmp_path / "out"
+    bench("run", plan, "--out", out, "--at-once", 1)
+    bench("table", plan, "--out", out)
+    (out / "figures").mkdir()
+    for suffix in ("svg", "png"):
+        (out / "figures" / f"ranks.{suffix}").touch()
+    assert "no run of this plan" not in bench("status", plan, "--out", out)
+    module = tmp_path / "cheap.py"
+    module.write_text(module.read_text().replace("make)", 'make, version="2")'))
+    status = bench("status", plan, "--out", out)
+    assert "1 unable, 2 left" in status
+    assert "2 records are of no run of this plan" in status
+    told = json.loads(bench("status", plan, "--out", out, "--json"))
+    assert (told["stale"], told["left"]) == (2, 2)
+    assert "0 done, 3 to do" in bench("plan", plan, "--out", out)
+    # what is left are those that could not run: no ranks, and none of before
+    bench("table", plan, "--out", out)
+    assert pd.read_parquet(out / "results.parquet")["status"].tolist() == ["unable"]
+    assert not list(out.glob("ranks-*"))
+    bench("figures", plan, "--out", out)
+    assert not list((out / "figures").iterdir())
+    text = module.read_text().replace("aware=True", 'aware=True, version="2"')
+    module.write_text(text)
+    for path in (out / "ranks-mcar.md", out / "figures" / "ranks.svg"):
+        path.touch()
+    with pytest.raises(DataError, match="no results"):
+        bench("table", plan, "--out", out)
+    left = {path.parent.name for path in out.rglob("*") if path.is_file()}
+    assert left == {"runs", "real-side"}
+
+
 def test_a_grid_may_be_run_in_parts(bench, write_plan, tmp_path):
     plan, out = write_plan(GRID), tmp_path / "out"
     run = ["run", plan, "--out", out, "--at-once", 1, "--json"]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmask.bench import public
 from augmask.bench.data import Source, split
 from augmask.errors import AugMaskWarning, DataError, UsageError
 
@@ -84,6 +85,63 @@ def test_digest_follows_the_contents(own_table):
     assert Source("mine", str(own_table), "colour").digest() != before
     own_table.write_text(own_table.read_text().replace("red", "ruby"))
     assert source.digest() != before
+
+
+def test_digest_is_that_of_the_contents_and_not_of_the_file(own_table, tmp_path):
+    before = Source("mine", str(own_table), "grade").digest()
+    frame = pd.read_csv(own_table)
+    # settings that lead to the same table, and other files that say the same
+    same = {
+        "mine.csv.gz": frame,
+        "mine.parquet": frame,
+        "id.csv": frame.assign(id=[f"L{i:04d}" for i in range(200)]),
+    }
+    for name, content in same.items():
+        path = tmp_path / name
+        write = content.to_parquet if path.suffix == ".parquet" else content.to_csv
+        write(path, index=False)
+        assert Source("mine", str(path), "grade").digest() == before, name
+    told = Source("mine", str(own_table), "grade", "classification", ("id",))
+    assert told.digest() == before
+    count = frame["count"].copy()
+    count[3] += 1
+    others = [
+        frame.assign(count=count),
+        frame.assign(size=frame["size"] + 1e-9),
+        frame[::-1],
+        frame.rename(columns={"size": "length"}),
+    ]
+    for other in others:
+        other.to_csv(own_table, index=False)
+        assert Source("mine", str(own_table), "grade").digest() != before
+
+
+def test_digest_of_large_numbers_and_dates_is_exact(own_table):
+    frame = pd.read_csv(own_table)
+    dates = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(200), "D")
+    frame = frame.assign(day=dates, large=2**40 + np.arange(200) ** 2)
+    found = []
+    for day, large in [(0, 0), (1, 0), (0, 1)]:
+        changed = frame.copy()
+        changed.loc[5, "day"] += pd.Timedelta(days=day)
+        changed.loc[5, "large"] += large
+        changed.to_csv(own_table, index=False)
+        found.append(Source("mine", str(own_table), "grade").digest())
+    assert len(set(found)) == 3
+    # a date is the same as text and as a date, a whole number as a float
+    path = own_table.with_suffix(".parquet")
+    frame.astype({"large": "float64"}).to_parquet(path, index=False)
+    assert Source("mine", str(path), "grade").digest() == found[0]
+
+
+def test_digest_of_a_made_table_follows_its_maker(monkeypatch):
+    before = Source("clinic", rows=100).digest()
+    assert Source("clinic", rows=100).digest() == before
+    made = public.public_table("clinic")
+    monkeypatch.setattr(
+        "augmask.bench.data.public_table", lambda _: made.assign(age=made["age"] + 1)
+    )
+    assert Source("clinic", rows=100).digest() != before
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,33 @@ def test_a_rule_of_ones_own_is_fitted_once(make_table, tmp_path):
     assert Slow.fits == 2
 
 
+class Tuned(Slow):
+    """One with settings, of which not all are plain values."""
+
+    version = "1"
+
+    def __init__(self, depths=(1, 2), n_jobs=None):
+        self.depths, self.n_jobs = depths, n_jobs
+
+
+def test_a_fill_is_that_of_its_version_and_its_settings(
+    make_table, tmp_path, monkeypatch
+):
+    table = make_table()
+    Slow.fits = Tuned.fits = 0
+
+    def fits_after(rule) -> int:
+        completions(SharedFill(rule, tmp_path, worth=0.0), table)
+        return Tuned.fits
+
+    assert fits_after(Tuned()) == 1
+    assert fits_after(Tuned(n_jobs=2)) == 1
+    assert fits_after(Tuned(depths=(1, 3))) == 2
+    monkeypatch.setattr(Tuned, "version", "2")
+    assert fits_after(Tuned()) == 3
+    assert fits_after(Tuned()) == 3
+
+
 def test_a_draw_that_another_process_stored_meanwhile_does_not_shift_ours(
     make_table, tmp_path
 ):

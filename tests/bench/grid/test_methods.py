@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from augmask.augmentation import AUGMENTERS, resolve_augmenter
+from augmask.augmentation.boosted import LgbmS
 from augmask.bench.generator import Generator, Made
 from augmask.bench.methods import (
     GENERATORS,
@@ -13,8 +15,9 @@ from augmask.bench.methods import (
     complete_method,
     find_generator,
 )
+from augmask.diffusion import keywords_of, resolve_backbone
 from augmask.errors import UsageError
-from augmask.presets import PRESETS
+from augmask.presets import OWN, PRESETS
 
 
 @pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
@@ -74,6 +77,49 @@ def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
     assert method.identity() != before
 
 
+@pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
+def test_identity_holds_what_a_backbone_takes_by_default(generator, monkeypatch):
+    method = complete_method(Method(generator, "AugMask"))
+    before = method.identity()
+    network = before["settings"]["network"]
+    assert network.keys() == set(keywords_of(generator))
+    # a default, written out, is the same run
+    written = {**network, "solver": before["settings"]["solver"]}
+    for option in written.items():
+        assert replace(method, options=(option,)).identity() == before
+    published = resolve_backbone(generator).solvers[0]
+    asked, silent = (
+        replace(method, options=(("solver", solver),)) for solver in (published, "")
+    )
+    assert asked.identity() == silent.identity()
+    whole = replace(method, options=(("lr", 1),))
+    assert whole.identity() == replace(method, options=(("lr", 1.0),)).identity()
+    # and a backbone whose default changes is another one
+    built = resolve_backbone(generator)
+    name = next(n for n, v in network.items() if n not in dict(OWN["paper"][generator]))
+    changed = {**built.__init__.__kwdefaults__, name: "another"}
+    monkeypatch.setattr(built.__init__, "__kwdefaults__", changed)
+    assert method.identity() != before
+
+
+def test_identity_holds_the_augmenter_s_version_and_settings(monkeypatch):
+    method = complete_method(Method("cdtd", "AugMask"))
+    before = method.identity()
+    monkeypatch.setattr(LgbmS, "version", "newer")
+    assert method.identity() != before
+    monkeypatch.undo()
+    monkeypatch.setitem(AUGMENTERS, "lgbm-s", lambda: LgbmS(learn_rows=7))
+    assert method.identity() != before
+    # how many processes fit it is about the machine
+    monkeypatch.setitem(AUGMENTERS, "lgbm-s", lambda: LgbmS(n_jobs=7))
+    assert method.identity() == before
+
+
+@pytest.mark.parametrize("name", AUGMENTERS)
+def test_every_augmenter_declares_a_version(name):
+    assert isinstance(resolve_augmenter(name).version, str)
+
+
 @pytest.mark.parametrize(
     ("method", "message"),
     [
@@ -108,12 +154,12 @@ def test_a_generator_says_what_it_lacks(monkeypatch):
     def make(request):
         return Made(request.table)
 
-    assert Generator("a", "A", make).can_run() == ""
-    lacks = Generator("a", "A", make, package="no_such_package").can_run()
+    assert Generator("a", "A", make).why_unavailable() == ""
+    lacks = Generator("a", "A", make, package="no_such_package").why_unavailable()
     assert "no_such_package" in lacks
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert "GPU" in Generator("a", "A", make, gpu=True).can_run()
-    assert "GPU" in find_generator("cdtd").can_run("cuda")
-    assert find_generator("cdtd").can_run("cpu") == ""
+    assert "GPU" in Generator("a", "A", make, gpu=True).why_unavailable()
+    assert "GPU" in find_generator("cdtd").why_unavailable("cuda")
+    assert find_generator("cdtd").why_unavailable("cpu") == ""
     # a rule alone has no use for the device of the plan
-    assert find_generator("fill").can_run("cuda") == ""
+    assert find_generator("fill").why_unavailable("cuda") == ""

@@ -16,6 +16,7 @@ from augmask.bench.results import (
     pending,
     sample_file,
     save_table,
+    stale,
     write,
 )
 
@@ -46,8 +47,9 @@ def test_files_that_a_killed_run_left_are_passed_over(runs, tmp_path):
     (path.parent / f".{path.name}.abc.json").write_text(whole[:20])
     (path.parent / f".{path.name}.def.json").write_text(whole)
     (path.parent / "0a1b.json").write_text(whole[:20])
-    for frame in (collect(tmp_path), collect(tmp_path, runs)):
-        assert frame["run"].tolist() == [runs[0].name]
+    assert collect(tmp_path, runs)["run"].tolist() == [runs[0].name]
+    assert stale(tmp_path, []) == [runs[0].name]
+    assert stale(tmp_path, runs) == []
     json.loads(whole, parse_constant=pytest.fail)  # no NaN, no Infinity
 
 

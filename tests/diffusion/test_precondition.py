@@ -1,0 +1,299 @@
+"""What a denoiser knows before it has learned anything, against Bayes' rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal, norm
+
+from augmask.diffusion import build_backbone, edm
+from augmask.diffusion.base import Batch
+from augmask.diffusion.cdtd import CAT, CDTD, NUM
+from augmask.diffusion.nets import DirectPath
+from augmask.diffusion.precondition import Preconditioner
+from augmask.diffusion.ragged import Ragged
+from augmask.errors import UsageError
+from augmask.table.carrier import Layout, Table
+
+SMALL = {"width": 12, "depth": 1, "time_width": 8, "low_noise": 100.0}
+FREQUENCIES = (np.array([0.2, 0.5, 0.3]), np.array([0.1, 0.9]))
+CORRELATIONS = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.3], [0.0, 0.3, 1.0]])
+
+
+def make_table(n: int = 4000, n_num: int = 3, n_cat: int = 2) -> Table:
+    """Return complete rows: correlated numbers, and categories on their own."""
+    rng = np.random.default_rng(0)
+    num = rng.multivariate_normal(np.zeros(3), CORRELATIONS, n)[:, :n_num]
+    cat = np.stack([rng.choice(len(p), n, p=p) for p in FREQUENCIES], 1)[:, :n_cat]
+    layout = Layout(
+        ("x", "y", "z")[:n_num], ("a", "b")[:n_cat], (3, 2)[:n_cat], reserved=False
+    )
+    return Table(num, cat, np.ones((n, n_num + n_cat), dtype=bool), layout)
+
+
+def untrained(table: Table, cat_width: int = 4, seed: int = 0) -> CDTD:
+    model = build_backbone(
+        "cdtd",
+        table.layout,
+        seed,
+        precondition="table",
+        cat_width=cat_width,
+        **SMALL,
+    )
+    assert isinstance(model, CDTD)
+    model.double()
+    model.init_from_data(table)
+    return model
+
+
+def noisy(model: CDTD, table: Table, levels: tuple[float, float]):
+    """Return noisy numbers and points of a table, and their levels."""
+    rng = torch.Generator().manual_seed(3)
+    sigma = torch.tensor([levels], dtype=torch.float64)
+    num = torch.from_numpy(table.num)
+    points = model._points()[model.ragged.slots(torch.from_numpy(table.cat))].detach()
+    x_num, x_cat = (
+        x + s * torch.randn(x.shape, generator=rng, dtype=torch.float64)
+        for x, s in ((num, levels[NUM]), (points, levels[CAT]))
+    )
+    return x_num, x_cat, sigma
+
+
+@pytest.mark.parametrize("levels", [(0.05, 0.2), (0.7, 1.5), (20.0, 30.0)])
+def test_an_untrained_denoiser_is_bayes_rule_for_normal_numbers_and_lone_categories(
+    levels,
+):
+    table = make_table(n=400)
+    model = untrained(table)
+    x_num, x_cat, sigma = noisy(model, table, levels)
+    time = model.net.embed_time(torch.zeros(1, dtype=torch.float64))
+    denoised, logits = model._denoise(x_num, x_cat, sigma, time)
+
+    known = model.known
+    assert known is not None
+    r = (known.axes * known.variance @ known.axes.T).numpy()
+    normal = np.linalg.solve(r + levels[NUM] ** 2 * np.eye(3), r).T
+    np.testing.assert_allclose(
+        denoised.detach().numpy(), x_num.numpy() @ normal.T, atol=1e-6
+    )
+
+    points, p = model._points().detach().numpy(), model.ragged.softmax(logits)
+    for column, (first, last) in enumerate(((0, 3), (3, 5))):
+        seen = np.bincount(table.cat[:, column]) + 0.01
+        chances = [
+            share * multivariate_normal.pdf(x_cat[:, column], v, levels[CAT] ** 2)
+            for share, v in zip(seen / seen.sum(), points[first:last], strict=True)
+        ]
+        bayes = np.stack(chances, 1)
+        bayes /= bayes.sum(1, keepdims=True)
+        found = p[:, first:last].detach().numpy()
+        np.testing.assert_allclose(found, bayes, atol=1e-5)
+
+
+def test_untrained_rows_are_those_of_a_gaussian_copula():
+    table = make_table()
+    model = untrained(table).float()
+    rows = model.sample(4000, torch.Generator().manual_seed(0), 60, "multistep")
+    np.testing.assert_allclose(np.corrcoef(rows.num.T), CORRELATIONS, atol=0.06)
+    for codes, p in zip(rows.cat.T, FREQUENCIES, strict=True):
+        np.testing.assert_allclose(np.bincount(codes) / 4000, p, atol=0.03)
+
+
+def test_without_correlations_numbers_are_preconditioned_as_in_edm():
+    x, f = torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))
+    sigma = torch.logspace(-2, 2, 7)[:, None]
+    plain = Preconditioner(3, Ragged((2,)))
+    torch.testing.assert_close(
+        plain.denoised(x, f, sigma), edm.denoised(x, f, sigma), rtol=1e-5, atol=1e-6
+    )
+    inputs = plain.inputs(x, torch.zeros(7, 2), torch.zeros(2, 4), sigma)
+    for part in (inputs[:, :3], inputs[:, 3:6]):
+        torch.testing.assert_close(part, edm.scaled_input(x, sigma))
+
+
+def _shares(cat_width: int, copies: int) -> np.ndarray:
+    """Return what each column adds to the variance of the first layer, times columns.
+
+    The first number, the first category with three levels and the one with two; the
+    table has `copies` of each of the five columns.
+    """
+    n = 2000
+    once = make_table(n)
+    names = [f"{name}{i}" for i in range(copies) for name in "xyz"]
+    levels = [f"{name}{i}" for i in range(copies) for name in "ab"]
+    rng = np.random.default_rng(1)
+    columns = [
+        np.concatenate(
+            [
+                rng.permutation(column)[:, None]
+                for _ in range(copies)
+                for column in of.T
+            ],
+            1,
+        )
+        for of in (once.num, once.cat)
+    ]
+    layout = Layout(tuple(names), tuple(levels), copies * (3, 2))
+    table = Table(*columns, np.ones((n, 5 * copies), dtype=bool), layout)
+    found = []
+    for seed in range(8):
+        model = untrained(table, cat_width, seed)
+        assert model.known is not None
+        x_num, x_cat, sigma = noisy(model, table, (0.1, 0.1))
+        points = model._points()
+        evidence = model.known.evidence(x_cat, points, sigma[:, CAT, None])
+        inputs = model.known.inputs(x_num, evidence, points, sigma[:, NUM, None])
+        weight = model.net.project.weight
+        d, e = layout.n_num, cat_width
+        parts = [[0, d], range(2 * d, 2 * d + e), range(2 * d + e, 2 * d + 2 * e)]
+        found.append(
+            [
+                (inputs[:, list(part)] @ weight[:, list(part)].T).var(0).mean().item()
+                for part in parts
+            ]
+        )
+    return layout.n_features * np.mean(found, 0)
+
+
+def test_a_column_weighs_the_same_whatever_its_dimensions_and_company():
+    alone = _shares(cat_width=8, copies=1)
+    for cat_width, copies in ((32, 1), (8, 8), (32, 8)):
+        again = _shares(cat_width, copies)
+        np.testing.assert_allclose(again, alone, rtol=0.35)
+    # a number and a category with three levels are heard alike
+    assert 0.3 < alone[1] / alone[0] < 1.5
+
+
+def test_a_category_that_noise_has_hidden_is_not_seen():
+    table = make_table(n=500)
+    model = untrained(table)
+    assert model.known is not None
+    points = model._points()
+    spread = []
+    for level in (0.1, 100.0):
+        x_num, x_cat, sigma = noisy(model, table, (0.1, level))
+        evidence = model.known.evidence(x_cat, points, sigma[:, CAT, None])
+        inputs = model.known.inputs(x_num, evidence, points, sigma[:, NUM, None])
+        spread.append(inputs[:, 6:].var(0).sum().item())
+    assert spread[0] > 0.3
+    assert spread[1] < 1e-3
+
+
+def test_correlations_come_from_cells_that_were_observed_together():
+    table = make_table()
+    rng = np.random.default_rng(5)
+    observed = rng.random(table.observed.shape) < 0.6
+    layout = table.layout
+    hidden = [
+        Table(np.where(observed[:, :3], table.num, junk), table.cat, observed, layout)
+        for junk in (0.0, 7.0)
+    ]
+    one, other = (untrained(each).known for each in hidden)
+    assert one is not None
+    assert other is not None
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name])
+    r = (one.axes * one.variance @ one.axes.T).numpy()
+    np.testing.assert_allclose(r, CORRELATIONS, atol=0.06)
+
+
+def test_columns_never_seen_together_and_copies_of_a_column_are_no_trouble():
+    table = make_table(n=300)
+    num = table.num.copy()
+    num[:, 2] = num[:, 0]
+    observed = table.observed.copy()
+    observed[:150, 0] = False
+    observed[150:, 1] = False
+    observed[:, 4] = False
+    model = untrained(Table(num, table.cat, observed, table.layout)).float()
+    assert model.known is not None
+    assert model.known.variance.min() >= 1e-3
+    batch = Batch(torch.from_numpy(num).float(), torch.from_numpy(table.cat))
+    model.cell_loss(batch, torch.Generator().manual_seed(0)).main.mean().backward()
+    for p in model.parameters():
+        assert p.grad is None or p.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("n_num", "n_cat"), [(3, 0), (0, 2), (1, 1)])
+def test_a_table_of_one_kind_trains_and_samples(n_num, n_cat):
+    table = make_table(200, n_num, n_cat)
+    model = untrained(table).float()
+    batch = Batch(torch.from_numpy(table.num).float(), torch.from_numpy(table.cat))
+    losses = model.cell_loss(batch, torch.Generator().manual_seed(0)).main
+    assert losses.shape == (200, n_num + n_cat)
+    losses.mean().backward()
+    rows = model.sample(50, torch.Generator().manual_seed(0), 20, "multistep")
+    assert rows.num.isfinite().all()
+    assert abs(rows.num.numpy()).max(initial=0) < norm.isf(1e-9)
+
+
+def test_the_published_model_keeps_nothing_of_it():
+    layout = make_table().layout
+    model = build_backbone("cdtd", layout, 0, **SMALL)
+    assert not [name for name in model.state_dict() if "known" in name]
+    with pytest.raises(UsageError, match="precondition must be one of"):
+        build_backbone("cdtd", layout, 0, precondition="row", **SMALL)
+
+
+def test_gradients_are_the_same_bits_with_two_threads():
+    """As the law says of all backbones with their default keywords."""
+    table = make_table()
+    model = untrained(table).float()
+    batch = Batch(torch.from_numpy(table.num).float(), torch.from_numpy(table.cat))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        runs = []
+        for _ in range(4):
+            loss = model.cell_loss(batch, torch.Generator().manual_seed(0)).main.mean()
+            runs.append(
+                torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+            )
+    finally:
+        torch.set_num_threads(before)
+    for run in runs[1:]:
+        for a, b in zip(runs[0], run, strict=True):
+            assert a is None or torch.equal(a, b)
+
+
+def test_a_direct_path_is_linear_in_the_row_and_shut_at_first():
+    path = DirectPath(3, 2, 4)
+    generator = torch.Generator().manual_seed(0)
+    x, time = torch.randn(5, 3, generator=generator), torch.randn(5, 4)
+    assert not path(x, time).any()
+    with torch.no_grad():
+        for p in path.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator))
+    torch.testing.assert_close(path(3 * x, time), 3 * path(x, time))
+    assert not torch.allclose(path(x, time), path(x, time[:1]))
+
+
+def test_a_short_training_keeps_a_strong_pair_among_many_categories():
+    """What a wide table lost: two numbers beside 40 columns that tell nothing."""
+    n, steps = 2000, 60
+    rng = np.random.default_rng(0)
+    num = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], n)
+    cat = rng.integers(0, 4, (n, 40))
+    layout = Layout(("x", "y"), tuple(f"c{j}" for j in range(40)), 40 * (4,))
+    table = Table(num, cat, np.ones((n, 42), dtype=bool), layout)
+    found = {}
+    for how in ("cell", "table"):
+        model = build_backbone("cdtd", layout, 0, precondition=how, **SMALL)
+        model.init_from_data(table)
+        adam = torch.optim.Adam(model.parameters(), 2e-3)
+        for step in range(steps):
+            rows = slice(100 * (step % 20), 100 * (step % 20 + 1))
+            batch = Batch(
+                torch.from_numpy(num[rows]).float(), torch.from_numpy(cat[rows])
+            )
+            noise = torch.Generator().manual_seed(step)
+            adam.zero_grad()
+            model.cell_loss(batch, noise).main.mean().backward()
+            adam.step()
+        made = model.sample(
+            1000, torch.Generator().manual_seed(0), 40, solver="multistep"
+        )
+        found[how] = float(np.corrcoef(made.num.T)[0, 1])
+    assert found["cell"] < 0.5
+    assert found["table"] == pytest.approx(0.9, abs=0.05)

@@ -1,0 +1,35 @@
+"""Tables in README and docs are made from the committed results files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def check(*arguments: str) -> subprocess.CompletedProcess[str]:
+    script = ROOT / "benchmarks" / "doc_tables.py"
+    command = [sys.executable, str(script), "--check", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+def test_every_table_has_the_numbers_of_its_file():
+    done = check()
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_number_typed_by_hand_is_seen(tmp_path):
+    (tmp_path / "docs").mkdir()
+    for name in ("README.md", "docs/backbones.md"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    (tmp_path / "docs" / "backbones.md").write_text(
+        (ROOT / "docs" / "backbones.md")
+        .read_text()
+        .replace(".986 / .969", ".996 / .969")
+    )
+    done = check("--root", str(tmp_path))
+    assert done.returncode == 1
+    assert "docs/backbones.md" in done.stdout
+    assert "README" not in done.stdout

@@ -80,7 +80,7 @@ def test_kills_of_commands(tmp_path):
     rng = np.random.default_rng(5)
     kills = dict.fromkeys(COMMANDS, 0)
     early, bad = 0, []
-    each = -(-budget("kills") * 9 // (10 * len(COMMANDS)))
+    each = -(-budget("kills") * 19 // (20 * len(COMMANDS)))
     for name, (line, out) in COMMANDS.items():
         began = time.monotonic()
         whole = start(tmp_path, line)
@@ -151,7 +151,7 @@ def test_kills_of_a_grid(tmp_path):
     lasts = time.monotonic() - began
     expected = _kept(tmp_path / "whole")
     rng, bad, kills = np.random.default_rng(6), [], 0
-    for turn in range(max(budget("kills") // 10, 1)):
+    for turn in range(max(budget("kills") // 20, 1)):
         out = f"grid-{turn}"
         process = grid(out)
         try:

@@ -91,7 +91,8 @@ def _words(rng: np.random.Generator, n: int) -> pd.Series:
 
 
 def _codes(rng: np.random.Generator, n: int) -> pd.Series:
-    width = int(rng.integers(2, 9))
+    # of two digits some would be numbers
+    width = int(rng.integers(3, 9))
     return pd.Series([f"{v:0{width}d}" for v in rng.integers(0, 60, n)], dtype="str")
 
 

@@ -51,6 +51,7 @@ LATE = 0.8
 # cells are held out, and the lowest of many noisy values is luck.
 SMOOTHED = 3
 
+STOPS = ("steps", "time", "held-out cells")
 HISTORY = ("step", "loss", "held_out", "lr", "seconds")
 
 
@@ -90,6 +91,8 @@ class Run:
             named = isinstance(row, dict) and row.keys() >= set(HISTORY)
             if not named or not all(type(v) in (int, float) for v in row.values()):
                 raise ValueError("the history of a run has rows of numbers")
+        if run.stopped not in STOPS:
+            raise ValueError(f"a run is not stopped by {run.stopped!r}")
         if not all(type(look) is float for look in run.looks):
             raise ValueError("looks at held-out cells are numbers")
         return run

@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # where the baselines' packages are, if they are anywhere
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
+.PHONY: help demo test test-slow attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -25,6 +25,10 @@ test: lint types $(READY)  ## lint, types and tests
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -q -m slow
+
+# AUGMASK_ATTACK=full does as much as before a release: an hour on two cores
+attack: $(READY)  ## spoilt files, odd commands and calls, kills; figures at the end
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/attack
 
 # A golden is written where a version was raised, and refused where that was forgotten.
 goldens: $(READY)  ## golden rows of generators and augmenters with a new version

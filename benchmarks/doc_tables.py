@@ -13,6 +13,7 @@ here, so that no number is typed by hand:
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -195,7 +196,24 @@ def rival() -> str:
     return markdown(head, rows)
 
 
+def attack() -> str:
+    """Write what the attacks of a full run came to."""
+    found = json.loads((RESULTS / "attack.json").read_text())
+    rows = []
+    for part, figures in found.items():
+        told = []
+        for name, value in figures.items():
+            if isinstance(value, dict):
+                value = ", ".join(f"{k}: {v}" for k, v in value.items())
+            elif isinstance(value, int):
+                value = f"{value:,}"
+            told.append(f"{name.replace('_', ' ')} {value}")
+        rows.append([part, "; ".join(told)])
+    return markdown(["attack", "what came of it"], rows)
+
+
 MADE: dict[str, Callable[[], str]] = {
+    "attack": attack,
     "clinic": clinic,
     "cost": cost,
     "headline": headline,

@@ -89,6 +89,7 @@ CLAIMS = {
     "no network": put("settings", "network", value=[["width", 3]]),
     "nan in the network": put("settings", "network", "anchor", value=[[[]]]),
     "ensemble": put("parameters", "ensemble", value=10**5),
+    "members": put("training", "members", value=10**5),
     "half an ensemble": put("parameters", "ensemble", value=1.5),
     "ensemble as text": put("parameters", "ensemble", value="1"),
     "reserved": put("layout", "reserved", value=10**9),

@@ -42,7 +42,7 @@ def check_parameters(parameters: Any, training: Any, preset: Any) -> int:
     if type(seed) is not int or seed < 0:
         raise ValueError(f"its seed is {seed!r}")
     asked = parameters.get("ensemble")
-    if asked != "auto" and (type(asked) is not int or asked < 1):
+    if asked != "auto" and (type(asked) is not int or asked != members):
         raise ValueError(f"its ensemble was asked to have {asked!r} members")
     if parameters.get("supervise", "observed") not in SUPERVISE:
         raise ValueError(f"it supervises {parameters['supervise']!r}")

@@ -193,6 +193,10 @@ def fit(
         list[str] | None,
         typer.Option("--rule", help="what every row keeps, e.g. --rule 'start <= end'"),
     ] = None,
+    private: Annotated[
+        bool,
+        typer.Option("--private-extremes", help="learn no rare level, cut extremes"),
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="any other setting, e.g. --set draws=stack:8"),
@@ -226,7 +230,8 @@ def fit(
         ensemble="auto" if ensemble is None else ensemble,
     )
     with noting(as_json) as notes, reporting(as_json) as progress:
-        model.fit(data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))
+        given = (data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))
+        model.fit(*given, private)
     if parallel.follows():
         return
     model.save(out)

@@ -36,6 +36,7 @@ from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
 from augmask.table.link_facts import link_notes
 from augmask.table.link_search import with_links, without_links
+from augmask.table.private import without_extremes, without_traces
 from augmask.train import parallel
 from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.trainer import Trainer
@@ -181,6 +182,7 @@ def make_ready(
     progress: Progress,
     rules: Any = None,
     alone: bool = False,
+    private_extremes: bool = False,
 ) -> Ready:
     """Read, encode and fill the table, and build what is to be trained.
 
@@ -188,7 +190,7 @@ def make_ready(
     ----------
     model : AugMask
         Its parameters are read; it is not changed.
-    data, schema, max_minutes, progress, rules
+    data, schema, max_minutes, progress, rules, private_extremes
         As in `AugMask.fit`.
     alone : bool
         Whether only one member may be trained unless more are asked for.
@@ -219,6 +221,9 @@ def make_ready(
 
     frame = read_frame(data)
     found = infer_schema(frame, schema)
+    if private_extremes:
+        frame = without_extremes(frame, found)
+        found = without_traces(infer_schema(frame, schema))
     keep = settings.links == "keep"
     found = with_links(frame, found) if keep else without_links(found)
     told = link_notes(found)

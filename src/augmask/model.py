@@ -129,6 +129,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         checkpoint: str | Path | None = None,
         progress: Progress = silent,
         rules: Any = None,
+        private_extremes: bool = False,
     ) -> Self:
         """Learn from an incomplete table.
 
@@ -149,6 +150,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             What every generated row keeps: an order of columns ("start <= end"), a
             list of columns that come only in combinations that were seen, or a
             function from a frame to one boolean per row. The table is checked.
+        private_extremes : bool
+            Learn neither levels that fewer than 5 rows have nor the exact extremes of
+            numbers and dates, which a model file otherwise names (docs/security.md).
 
         Notes
         -----
@@ -166,7 +170,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                         f"ensemble={self.ensemble!r}; leave one of them out"
                     )
             alone = checkpoint is not None
-            ready = make_ready(self, data, schema, max_minutes, report, rules, alone)
+            given = (self, data, schema, max_minutes, report, rules)
+            ready = make_ready(*given, alone, private_extremes)
             saved = self._checkpoint(checkpoint, ready)
             if len(ready.trainers) == 1:
                 runs = [train(ready.trainer, ready.seconds, report, saved)]

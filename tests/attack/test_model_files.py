@@ -73,6 +73,23 @@ def test_spoilt_model_files(tmp_path, monkeypatch):
     found: Counter[str] = Counter()
     bad, slowest, began = [], 0.0, time.process_time()
     path = tmp_path / "spoilt"
+
+    def tell() -> int:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        report(
+            "spoilt model files",
+            files=sum(found.values()),
+            foreign=found["foreign"],
+            hangs=found["hangs"],
+            refused=found["refused"],
+            loaded=found["loaded"],
+            refused_in_sample=found["refused in sample"],
+            slowest_seconds=round(slowest, 2),
+            peak_mib=round(peak / 2**20),
+            cpu_seconds=round(time.process_time() - began),
+        )
+        return peak
+
     try:
         for seed in range(budget("model files")):
             rng = np.random.default_rng([26, seed])
@@ -85,21 +102,12 @@ def test_spoilt_model_files(tmp_path, monkeypatch):
             found[end] += 1
             if trace:
                 bad.append(f"seed {seed} ({how}): {trace}")
+            # a full run takes long, and may be cut short
+            if seed % 5_000 == 4_999:
+                tell()
     finally:
         signal.signal(signal.SIGPROF, before)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    report(
-        "spoilt model files",
-        files=sum(found.values()),
-        foreign=found["foreign"],
-        hangs=found["hangs"],
-        refused=found["refused"],
-        loaded=found["loaded"],
-        refused_in_sample=found["refused in sample"],
-        slowest_seconds=round(slowest, 2),
-        peak_mib=round(peak / 2**20),
-        cpu_seconds=round(time.process_time() - began),
-    )
+    peak = tell()
     assert not bad, "\n".join([f"{len(bad)} in all", *bad[:5]])
     assert slowest < SECONDS
     assert peak < MEMORY

@@ -201,3 +201,12 @@ def test_rules_are_kept(wishes):
     assert wishes["affordable"](kept).all()
     seen = set(zip(loans["grade"], loans["sub_grade"], strict=True))
     assert set(zip(kept["grade"], kept["sub_grade"], strict=True)) <= seen
+
+
+def test_the_page_on_security_keeps_its_promise(tmp_path, monkeypatch):
+    assert (
+        run_page("security.md", tmp_path, monkeypatch)["model"]
+        .sample(3)
+        .notna()
+        .all(axis=None)
+    )

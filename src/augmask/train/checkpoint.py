@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from augmask.errors import ArtifactError, AugMaskWarning, DataError
-from augmask.files import check_writable, is_plain, written_whole
+from augmask.files import check_writable, written_whole
 
 FORMAT = "augmask-checkpoint-4"
 
@@ -80,10 +80,6 @@ class Checkpoint:
         """Return what was saved, or None when nothing was yet."""
         if not self.path.exists():
             return None
-        if not is_plain(self.path):
-            raise ArtifactError(
-                f"a checkpoint must be a plain file, {self.path} is none"
-            )
         try:
             with safe_open(self.path, framework="pt") as file:
                 header = file.metadata() or {}

@@ -51,6 +51,7 @@ LATE = 0.8
 # cells are held out, and the lowest of many noisy values is luck.
 SMOOTHED = 3
 
+STOPS = ("steps", "time", "held-out cells")
 HISTORY = ("step", "loss", "held_out", "lr", "seconds")
 
 
@@ -86,9 +87,14 @@ class Run:
             ):
                 raise ValueError(f"{name} of a run cannot be {value!r}")
         for row in run.history:
-            numbers = isinstance(row, dict) and row.keys() == set(HISTORY)
-            if not numbers or not all(type(v) is float for v in row.values()):
+            # a backbone may add what it says of itself
+            named = isinstance(row, dict) and row.keys() >= set(HISTORY)
+            if not named or not all(type(v) in (int, float) for v in row.values()):
                 raise ValueError("the history of a run has rows of numbers")
+        if run.stopped not in STOPS:
+            raise ValueError(f"a run is not stopped by {run.stopped!r}")
+        if not all(type(look) is float for look in run.looks):
+            raise ValueError("looks at held-out cells are numbers")
         return run
 
 

@@ -1,0 +1,166 @@
+"""kill -9 at any moment: the next run ends with the same bytes and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from augmask.cli import main
+from augmask.train.checkpoint import Checkpoint
+
+from .budget import budget, report
+from .victims import fit, make_frame
+
+pytestmark = pytest.mark.slow
+
+FIT = "fit t.csv --out out.augmask --checkpoint run.checkpoint --augmenter ecdf"
+FIT += " --preset fast --device cpu --steps 300 --set width=8 --set depth=1"
+FIT += " --set batch=16 --set sampling_steps=3"
+COMMANDS = {
+    "fit": (FIT, "out.augmask"),
+    "sample": ("sample m.augmask -n 20000 --device cpu --out out.csv", "out.csv"),
+    "impute": (
+        "impute m.augmask t.csv --draws 40 --device cpu --out o.parquet",
+        "o.parquet",
+    ),
+}
+PLAN = """
+ratios = [0.3]
+device = "cpu"
+keep = true
+
+[[datasets]]
+name = "clinic"
+rows = 300
+
+[[methods]]
+generator = "cdtd"
+strategy = ["NoAug", "AugFull"]
+preset = "fast"
+options = { steps = 5, batch = 32, width = 8, depth = 1, sampling_steps = 3 }
+"""
+
+
+def _run(folder: Path, line: str) -> None:
+    """Run a command in this process, which is a copy of another, and end it."""
+    os.chdir(folder)
+    Checkpoint.due = True  # type: ignore[assignment, method-assign]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    sys.argv = ["augmask", *line.split()]
+    try:
+        main()
+    except SystemExit as end:
+        os._exit(int(end.code or 0))
+    os._exit(0)
+
+
+def start(folder: Path, line: str) -> multiprocessing.Process:
+    process = multiprocessing.get_context("fork").Process(
+        target=_run, args=(folder, line)
+    )
+    process.start()
+    return process
+
+
+def test_kills_of_commands(tmp_path):
+    make_frame(400).to_csv(tmp_path / "t.csv", index=False)
+    fit(make_frame(400), options={"sampling_batch": 500}).save(tmp_path / "m.augmask")
+    inputs = sorted(path.name for path in tmp_path.iterdir())
+    rng = np.random.default_rng(5)
+    kills = dict.fromkeys(COMMANDS, 0)
+    early, bad = 0, []
+    each = -(-budget("kills") * 19 // (20 * len(COMMANDS)))
+    for name, (line, out) in COMMANDS.items():
+        began = time.monotonic()
+        whole = start(tmp_path, line)
+        whole.join()
+        lasts = time.monotonic() - began
+        assert whole.exitcode == 0, name
+        expected = (tmp_path / out).read_bytes()
+        (tmp_path / out).unlink()
+        while kills[name] < each:
+            process = start(tmp_path, line)
+            process.join(float(rng.uniform(0, lasts)))
+            killed = process.is_alive()
+            if killed:
+                assert process.pid is not None
+                os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            kills[name] += killed
+            early += not killed
+            if killed and (tmp_path / out).exists():
+                # it was all there, or nothing
+                if (tmp_path / out).read_bytes() != expected:
+                    bad.append(f"{name}: a part of the output took its name")
+                (tmp_path / out).unlink()
+            again = start(tmp_path, line)
+            again.join()
+            if again.exitcode != 0 or (tmp_path / out).read_bytes() != expected:
+                bad.append(f"{name}: other bytes after a kill ({again.exitcode})")
+            (tmp_path / out).unlink(missing_ok=True)
+            left = sorted(path.name for path in tmp_path.iterdir())
+            if left != inputs:
+                bad.append(f"{name}: left {set(left) - set(inputs)}")
+    report("kill -9 of commands", **kills, ended_before=early, bad=len(bad))
+    assert not bad, "\n".join(bad[:20])
+
+
+def _kept(folder: Path) -> dict[str, bytes]:
+    """Return what a grid has made, less what tells the time."""
+    files = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "results.parquet"
+    }
+    plain = {}
+    for name, data in files.items():
+        if name.endswith(".json"):
+            record = json.loads(data)
+            data = json.dumps([record["run"], record["status"]]).encode()
+        # what is shared between runs says how long it took
+        plain[name] = b"" if name.endswith(".npz") else data
+    return plain
+
+
+def test_kills_of_a_grid(tmp_path):
+    (tmp_path / "plan.toml").write_text(PLAN)
+
+    def grid(out: str) -> subprocess.Popen[bytes]:
+        line = f"bench run plan.toml --out {out} --at-once 1"
+        return subprocess.Popen(
+            [sys.executable, "-m", "augmask", *line.split()],
+            cwd=tmp_path,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    began = time.monotonic()
+    assert grid("whole").wait() == 0
+    lasts = time.monotonic() - began
+    expected = _kept(tmp_path / "whole")
+    rng, bad, kills = np.random.default_rng(6), [], 0
+    for turn in range(max(budget("kills") // 20, 1)):
+        out = f"grid-{turn}"
+        process = grid(out)
+        try:
+            process.wait(float(rng.uniform(0.3, 1.0)) * lasts)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+        if grid(out).wait() != 0 or _kept(tmp_path / out) != expected:
+            bad.append(f"turn {turn}")
+    report("kill -9 of a grid", kills=kills, bad=len(bad))
+    assert not bad, "\n".join(bad)

@@ -112,6 +112,21 @@ def test_without_correlations_numbers_are_preconditioned_as_in_edm():
         torch.testing.assert_close(part, edm.scaled_input(x, sigma))
 
 
+@pytest.mark.parametrize("level", [0.02, 0.5, 5.0, 80.0])
+def test_each_number_is_left_to_the_network_in_units_of_its_own_uncertainty(level):
+    """What is missing from D has unit variance in every column, at every level."""
+    table = make_table(n=20_000)
+    known = untrained(table).known
+    assert known is not None
+    num, sigma = torch.from_numpy(table.num), torch.tensor([[level]]).double()
+    rng = torch.Generator().manual_seed(1)
+    x = num + level * torch.randn(num.shape, generator=rng, dtype=torch.float64)
+    skip = known.denoised(x, torch.zeros_like(x), sigma)
+    unit = known.denoised(x, torch.ones_like(x), sigma) - skip
+    left = ((num - skip) / unit).square().mean(0)
+    torch.testing.assert_close(left, torch.ones_like(left), rtol=0.05, atol=0)
+
+
 def _shares(cat_width: int, copies: int) -> np.ndarray:
     """Return what each column adds to the variance of the first layer, times columns.
 

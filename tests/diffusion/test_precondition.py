@@ -284,6 +284,15 @@ def test_a_direct_path_is_linear_in_the_row_and_shut_at_first():
     assert not torch.allclose(path(x, time), path(x, time[:1]))
 
 
+@pytest.mark.parametrize(("n_cat", "wide"), [(2, False), (60, True)])
+def test_only_a_wide_table_has_a_direct_path(n_cat, wide):
+    layout = Layout(("x",), tuple(f"c{j}" for j in range(n_cat)), n_cat * (3,))
+    for how, expected in (("table", wide), ("cell", False)):
+        model = build_backbone("cdtd", layout, 0, precondition=how, **SMALL)
+        assert isinstance(model, CDTD)
+        assert (model.net.direct is not None) == expected
+
+
 def test_a_short_training_keeps_a_strong_pair_among_many_categories():
     """What a wide table lost: two numbers beside 40 columns that tell nothing."""
     n, steps = 2000, 60

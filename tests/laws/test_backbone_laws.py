@@ -20,7 +20,7 @@ from augmask import AugMask, load
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.draws import Draws, complete
 from augmask.config import Settings
-from augmask.diffusion import BACKBONES, build_backbone, resolve_backbone
+from augmask.diffusion import BACKBONES, build_backbone, cdtd, resolve_backbone
 from augmask.diffusion.base import Batch, CellLoss, type_weights
 from augmask.diffusion.reduce import reduce_cells
 from augmask.errors import UsageError
@@ -57,6 +57,12 @@ every_solver = pytest.mark.parametrize(
         for solver in resolve_backbone(name).solvers
     ],
 )
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """Let the tables here count as wide, so that the laws reach the direct path."""
+    monkeypatch.setattr(cdtd, "WIDE", 0)
 
 
 def seeded(seed: int = 0) -> torch.Generator:

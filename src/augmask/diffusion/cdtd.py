@@ -49,8 +49,8 @@ PSEUDO_COUNT = 1e-2  # keeps log p finite for a level that was never observed
 ENTROPY_FLOOR = 1e-2  # nats; a column with one level would weigh infinitely
 EDM_EDGE = 1e-7
 Precondition = Literal["cell", "table"]
-# With more inputs and outputs, `table` has a direct path. Tried: a table with 36 of them
-# is worse with the path, one with 281 without it (docs/backbones.md).
+# With more inputs and outputs, `table` has a direct path. Of two tables that were
+# tried, one with 36 is worse with the path and one with 281 without it.
 WIDE = 200
 NUM, CAT = 0, 1  # groups of the time warp
 # noise levels between which a row is neither legible nor lost

@@ -76,7 +76,7 @@ class DirectPath(nn.Module):
 
     What one column says of another is for the most part linear. On a wide table it
     would have to find its way through hidden units that all columns share. On a narrow
-    one hidden units do as well without, or better (docs/backbones.md).
+    one the hidden units do better alone (docs/backbones.md).
 
     Shape
     -----

@@ -112,6 +112,21 @@ def test_without_correlations_numbers_are_preconditioned_as_in_edm():
         torch.testing.assert_close(part, edm.scaled_input(x, sigma))
 
 
+@pytest.mark.parametrize("level", [0.02, 0.5, 5.0, 80.0])
+def test_each_number_is_left_to_the_network_in_units_of_its_own_uncertainty(level):
+    """What is missing from D has unit variance in every column, at every level."""
+    table = make_table(n=20_000)
+    known = untrained(table).known
+    assert known is not None
+    num, sigma = torch.from_numpy(table.num), torch.tensor([[level]]).double()
+    rng = torch.Generator().manual_seed(1)
+    x = num + level * torch.randn(num.shape, generator=rng, dtype=torch.float64)
+    skip = known.denoised(x, torch.zeros_like(x), sigma)
+    unit = known.denoised(x, torch.ones_like(x), sigma) - skip
+    left = ((num - skip) / unit).square().mean(0)
+    torch.testing.assert_close(left, torch.ones_like(left), rtol=0.05, atol=0)
+
+
 def _shares(cat_width: int, copies: int) -> np.ndarray:
     """Return what each column adds to the variance of the first layer, times columns.
 
@@ -267,6 +282,15 @@ def test_a_direct_path_is_linear_in_the_row_and_shut_at_first():
             p.copy_(torch.randn(p.shape, generator=generator))
     torch.testing.assert_close(path(3 * x, time), 3 * path(x, time))
     assert not torch.allclose(path(x, time), path(x, time[:1]))
+
+
+@pytest.mark.parametrize(("n_cat", "wide"), [(2, False), (60, True)])
+def test_only_a_wide_table_has_a_direct_path(n_cat, wide):
+    layout = Layout(("x",), tuple(f"c{j}" for j in range(n_cat)), n_cat * (3,))
+    for how, expected in (("table", wide), ("cell", False)):
+        model = build_backbone("cdtd", layout, 0, precondition=how, **SMALL)
+        assert isinstance(model, CDTD)
+        assert (model.net.direct is not None) == expected
 
 
 def test_a_short_training_keeps_a_strong_pair_among_many_categories():

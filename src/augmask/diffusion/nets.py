@@ -75,7 +75,8 @@ class DirectPath(nn.Module):
     """A linear path from input to output, zero at first, that the time opens and shuts.
 
     What one column says of another is for the most part linear. On a wide table it
-    would have to find its way through hidden units that all columns share.
+    would have to find its way through hidden units that all columns share. On a narrow
+    one the hidden units do better alone (docs/backbones.md).
 
     Shape
     -----

@@ -5,14 +5,19 @@ is left to learn it on a wide table, from hundreds of noisy coordinates, learns 
 else in a short run.
 
 Numbers. If rows were normal with correlations R = U Λ Uᵀ, the denoised row would be
-U Λ / (Λ + σ²) Uᵀ x. The network adds to that what a normal row does not know. Along
-each axis, with variance λ, this is EDM's preconditioning for data of variance λ:
+U Λ / (Λ + σ²) Uᵀ x, known up to a covariance of C = σ² U Λ / (Λ + σ²) Uᵀ. The network
+adds what a normal row does not know, each number in units of its own uncertainty:
 
-    z = Uᵀ x        goes in as U z / √(λ + σ²)
-    D = U [ λ / (λ + σ²) z + σ √(λ / (λ + σ²)) Uᵀ F ]
+    z = Uᵀ x        goes in as U z / √(Λ + σ²)
+    D = U Λ / (Λ + σ²) z + √(diag C) F
 
-and with R = 1 it is that of `edm`. Before the first step, rows are those of a Gaussian
-copula.
+and with R = 1 it is the preconditioning of `edm`. Before the first step, rows are those
+of a Gaussian copula.
+
+What the network says of a number moves that number alone. With √C in place of its
+diagonal, what it says of a missing value would be taught by the loss of observed ones.
+A noisy value does pass to other columns, as it does inside the network: there a filled
+value is context, as everywhere, and never a target.
 
 Categories. As the noise of a cell x_j = v_k + σ ε says nothing of other cells,
 
@@ -102,8 +107,9 @@ class Preconditioner(nn.Module):
         # what EDM would keep of x, and the rest: products on a GPU round to eleven bits
         # (TF32), and at low levels x must not pass through one
         rest = noise * (self.variance - 1) / (total * (1 + noise))
-        out = s_num * (self.variance / total).sqrt() * (output @ self.axes)
-        return x_num / (1 + noise) + (rest * (x_num @ self.axes) + out) @ self.axes.T
+        skip = x_num / (1 + noise) + (rest * (x_num @ self.axes)) @ self.axes.T
+        spread = s_num * ((self.variance / total) @ self.axes.square().T).sqrt()
+        return skip + spread * output
 
     def _block(self, points: Tensor) -> Tensor:
         """Return the points of all levels, each in its column's place, [S, C e]."""

@@ -95,7 +95,7 @@ BACKBONES = tuple(
         name,
         label,
         _make,
-        version="4",
+        version="5",
         strategies=tuple(STRATEGIES),
         on_device=True,
         keeps_time=True,

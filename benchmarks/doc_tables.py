@@ -156,11 +156,69 @@ def attack() -> str:
     return markdown(["attack", "what came of it"], rows)
 
 
+def _front() -> pd.DataFrame:
+    """Return the runs on two CPU cores, seeds cut from their names."""
+    runs = pd.read_csv(RESULTS / "front.csv")
+    runs = runs[runs["who"] != "explored"]
+    kind = runs["run"].str.replace(r"-s\d+$", "", regex=True)
+    return runs.assign(kind=kind, minutes=runs["cpu"] / 120)
+
+
+FRONT = {"adult-0.3": "Adult 0.3", "adult-0.7": "Adult 0.7", "magic-0.7": "Magic 0.7"}
+FRONT_METRICS = ["shape", "trend", "alpha", "beta", "mle"]
+
+
+def cost() -> str:
+    """Return what the CPU presets cost and give, means over splits."""
+    runs = _front()
+    rows = []
+    for table, title in FRONT.items():
+        for preset in ("fast", "balanced"):
+            mine = runs[(runs["table"] == table) & (runs["kind"] == f"cdtd-{preset}")]
+            if mine.empty:
+                continue
+            seconds = mine[["fill", "train", "sample"]].mean()
+            cells = [f"{value:.0f}" for value in seconds]
+            cells += [short(value) for value in mine[FRONT_METRICS].mean()]
+            rows.append([f"{title}, `{preset}`", str(len(mine)), *cells])
+    head = ["", "splits", "fill", "train", "sample", "Shape", "Trend", "α", "β", "MLE"]
+    return markdown(head, rows)
+
+
+def rival() -> str:
+    """Ours beside mostlyai-engine, means over splits; the best of a table is bold."""
+    runs = _front()
+    kinds = {
+        "rival": "rival",
+        "rival-value_protection=false": "rival without protection",
+        "cdtd-fast": "`fast`",
+    }
+    rows = []
+    for table, title in FRONT.items():
+        found = {
+            name: runs[(runs["table"] == table) & (runs["kind"] == kind)].mean(
+                numeric_only=True
+            )
+            for kind, name in kinds.items()
+        }
+        best = pd.DataFrame(found).T[FRONT_METRICS].max()
+        for name, means in found.items():
+            cells = [
+                f"**{short(means[m])}**" if means[m] == best[m] else short(means[m])
+                for m in FRONT_METRICS
+            ]
+            rows.append([f"{title}, {name}", *cells, f"{means['minutes']:.1f}"])
+    head = ["", "Shape", "Trend", "α", "β", "MLE", "minutes"]
+    return markdown(head, rows)
+
+
 MADE: dict[str, Callable[[], str]] = {
     "attack": attack,
     "clinic": clinic,
+    "cost": cost,
     "headline": headline,
     "printed": printed,
+    "rival": rival,
     "strategies": strategies,
     "warps": warps,
 }

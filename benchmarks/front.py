@@ -104,6 +104,7 @@ def ours(
     import joblib.externals.loky as loky
 
     import augmask as am
+    from augmask.bench.run import commit
 
     folder = work / name
     holed = pd.read_parquet(folder / "holed.parquet")
@@ -128,6 +129,7 @@ def ours(
         "cpu": cpu_seconds() - cpu,
         "steps": model.settings_.steps,
         "kept": model.training_["best_step"],
+        "commit": commit(),
     }
     return {"rows": rows, "facts": facts}
 

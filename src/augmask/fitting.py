@@ -34,6 +34,7 @@ from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.link_facts import link_notes
 from augmask.table.link_search import with_links, without_links
 from augmask.table.private import without_extremes, without_traces
 from augmask.train import parallel
@@ -225,8 +226,13 @@ def make_ready(
         found = without_traces(infer_schema(frame, schema))
     keep = settings.links == "keep"
     found = with_links(frame, found) if keep else without_links(found)
+    told = link_notes(found)
     for note in found.notes():
-        warnings.warn(note, AugMaskWarning, stacklevel=3)
+        # nothing to act on: the relation is kept, and `inspect` shows it
+        if note in told:
+            log.info("%s", note)
+        else:
+            warnings.warn(note, AugMaskWarning, stacklevel=3)
     spread = seed if settings.ties == "spread" else None
     codec = Codec.fit(frame, found, spread)
     table = _learnable(codec.encode(frame, spread))

@@ -337,14 +337,16 @@ def test_really_incomplete_tables(name):
         pytest.skip(f"{path} is not there; set AUGMASK_DATA to its folder")
     rows = read_frame(path).sample(1000, random_state=0)
     real, others = rows[:500], rows[500:]
-    synthetic, _ = am.augment(others)
+    # what is not applicable would stay missing; here all of it is taken for unknown
+    unknown = {c: {"hole": "unknown"} for c in rows}
+    synthetic, _ = am.augment(others, schema=unknown)
     # columns without any value in one of the parts cannot be filled
     kept = [c for c in rows if synthetic[c].notna().all() and real[c].notna().any()]
-    found = am.evaluate(real[kept], synthetic[kept])
+    unknown = {c: unknown[c] for c in kept}
+    found = am.evaluate(real[kept], synthetic[kept], schema=unknown)
     assert set(found.entries) >= REMASKED
-    broken = am.evaluate(
-        real[kept], independent(real[kept], np.random.default_rng(0)), fill=None
-    )
+    floor = independent(real[kept], np.random.default_rng(0))
+    broken = am.evaluate(real[kept], floor, schema=unknown, fill=None)
     assert found["c2st_auc"] < broken["c2st_auc"] - 0.1
     assert found["shape_remasked"] > 0.85
 

@@ -141,7 +141,7 @@ def clinic() -> str:
 
 
 def attack() -> str:
-    """Write what the attacks of a full run came to."""
+    """Write what the attacks of a long run came to."""
     found = json.loads((RESULTS / "attack.json").read_text())
     rows = []
     for part, figures in found.items():

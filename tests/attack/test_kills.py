@@ -73,46 +73,61 @@ def start(folder: Path, line: str) -> multiprocessing.Process:
     return process
 
 
+def one_kill(
+    folder: Path, name: str, expected: bytes, after: float
+) -> list[str] | None:
+    """Kill a command and run it again; return what is wrong, None if it was done."""
+    line, out = COMMANDS[name][0], folder / COMMANDS[name][1]
+    process = start(folder, line)
+    process.join(after)
+    if not process.is_alive():
+        process.join()
+        out.unlink()
+        return None
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    bad = []
+    # it is all there, or nothing
+    if out.exists() and out.read_bytes() != expected:
+        bad.append(f"{name}: a part of the output took its name")
+    out.unlink(missing_ok=True)
+    again = start(folder, line)
+    again.join()
+    if again.exitcode != 0 or out.read_bytes() != expected:
+        bad.append(f"{name}: other bytes after a kill ({again.exitcode})")
+    out.unlink(missing_ok=True)
+    return bad
+
+
 def test_kills_of_commands(tmp_path):
     make_frame(400).to_csv(tmp_path / "t.csv", index=False)
     fit(make_frame(400), options={"sampling_batch": 500}).save(tmp_path / "m.augmask")
     inputs = sorted(path.name for path in tmp_path.iterdir())
-    rng = np.random.default_rng(5)
-    kills = dict.fromkeys(COMMANDS, 0)
-    early, bad = 0, []
-    each = -(-budget("kills") * 19 // (20 * len(COMMANDS)))
+    expected, lasts = {}, {}
     for name, (line, out) in COMMANDS.items():
         began = time.monotonic()
         whole = start(tmp_path, line)
         whole.join()
-        lasts = time.monotonic() - began
         assert whole.exitcode == 0, name
-        expected = (tmp_path / out).read_bytes()
+        lasts[name] = time.monotonic() - began
+        expected[name] = (tmp_path / out).read_bytes()
         (tmp_path / out).unlink()
-        while kills[name] < each:
-            process = start(tmp_path, line)
-            process.join(float(rng.uniform(0, lasts)))
-            killed = process.is_alive()
-            if killed:
-                assert process.pid is not None
-                os.kill(process.pid, signal.SIGKILL)
-            process.join()
-            kills[name] += killed
-            early += not killed
-            if killed and (tmp_path / out).exists():
-                # it was all there, or nothing
-                if (tmp_path / out).read_bytes() != expected:
-                    bad.append(f"{name}: a part of the output took its name")
-                (tmp_path / out).unlink()
-            again = start(tmp_path, line)
-            again.join()
-            if again.exitcode != 0 or (tmp_path / out).read_bytes() != expected:
-                bad.append(f"{name}: other bytes after a kill ({again.exitcode})")
-            (tmp_path / out).unlink(missing_ok=True)
+    rng = np.random.default_rng(5)
+    kills = dict.fromkeys(COMMANDS, 0)
+    bad: list[str] = []
+    for _ in range(-(-budget("kills") * 19 // (20 * len(COMMANDS)))):
+        for name in COMMANDS:
+            wrong = None
+            while wrong is None:
+                after = float(rng.uniform(0, lasts[name]))
+                wrong = one_kill(tmp_path, name, expected[name], after)
+            kills[name] += 1
+            bad += wrong
             left = sorted(path.name for path in tmp_path.iterdir())
             if left != inputs:
                 bad.append(f"{name}: left {set(left) - set(inputs)}")
-    report("kill -9 of commands", **kills, ended_before=early, bad=len(bad))
+        report("kill -9 of commands", **kills, bad=len(bad))
     assert not bad, "\n".join(bad[:20])
 
 
@@ -162,5 +177,5 @@ def test_kills_of_a_grid(tmp_path):
         process.wait()
         if grid(out).wait() != 0 or _kept(tmp_path / out) != expected:
             bad.append(f"turn {turn}")
-    report("kill -9 of a grid", kills=kills, bad=len(bad))
+        report("kill -9 of a grid", kills=kills, bad=len(bad))
     assert not bad, "\n".join(bad)

@@ -76,7 +76,7 @@ class DirectPath(nn.Module):
 
     What one column says of another is for the most part linear. On a wide table it
     would have to find its way through hidden units that all columns share. On a narrow
-    one the hidden units do better alone (docs/backbones.md).
+    one it may cost more than it gives (docs/backbones.md).
 
     Shape
     -----

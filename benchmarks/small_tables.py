@@ -12,8 +12,8 @@ the most frequent level, of --sets data sets; IterativeImputer has categories as
 rounded. `mean` is the mean or the most frequent level.
 
 Settings were chosen on the tables marked as such; the others were only looked at
-afterwards. One line per table, seed and method; lines that are there stay. Seconds are
-those of a processor.
+afterwards. One line per table, seed and method; lines that are there stay, ours unless
+another commit made them. Seconds are those of a processor.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HELD_OUT: dict[str, tuple[str | None, list[str]]] = {
 TABLES = CHOSEN_ON | HELD_OUT
 RIVALS = ("mean", "iterative", "miceforest")
 NAMES = ["table", "rows", "columns", "chosen_on", "seed", "method"]
-NAMES += ["rmse", "accuracy", "fit_seconds", "fill_seconds"]
+NAMES += ["rmse", "accuracy", "fit_seconds", "fill_seconds", "commit"]
 
 
 # -- in the environment of the rivals ----------------------------------------------
@@ -213,9 +213,15 @@ def ours(
 
 def run(options: argparse.Namespace) -> None:
     """Add the lines that are not in the file yet."""
+    from augmask.bench.run import commit
+
     warnings.simplefilter("ignore")
     out: Path = options.out
+    # once: the lines that are written change the checkout
+    made_by = commit()
     kept = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=NAMES)
+    stays = kept["method"].isin(RIVALS) | (kept["commit"] == made_by)
+    kept = kept[stays].reset_index(drop=True)
     there = set(zip(kept["table"], kept["seed"], kept["method"], strict=True))
     rival = [str(options.python), __file__, str(options.work), "--python", "-"]
     subprocess.run([*rival, "--stage", "extract"], check=True)
@@ -249,6 +255,7 @@ def run(options: argparse.Namespace) -> None:
                     found = score(true, holed, best, numeric)
                 line = [name, *true.shape, name in CHOSEN_ON, seed, method]
                 line += [round(v, 4) for v in found] + [round(v, 1) for v in times]
+                line += [made_by]
                 kept.loc[len(kept)] = line
                 kept.to_csv(out, index=False)
                 print(*line, flush=True)

@@ -40,6 +40,7 @@ def ready(n: int = 200, alone: bool = False, **changes):
 @pytest.fixture
 def brief(monkeypatch):
     """Let small tables be learned in three steps of two members."""
+    monkeypatch.setattr(autoconfig, "STARTED_STEPS", ())
     monkeypatch.setattr(autoconfig, "SMALL_STEPS", ())
     monkeypatch.setattr(autoconfig, "MOST_SMALL_STEPS", 3)
     monkeypatch.setattr(autoconfig, "SMALL_MEMBERS", 2)
@@ -95,6 +96,15 @@ def test_keywords_of_one_backbone_are_not_given_to_another():
     assert "cat_width" not in choose(size(200, backbone=None)).settings
 
 
+def test_who_starts_from_the_table_takes_fewer_steps():
+    short = choose(size(200)).settings
+    assert short["steps"] == autoconfig.STARTED_STEPS[0][1]
+    assert short["warmup"] < short["steps"]
+    on_a_gpu = Size(200, 5, 1_000, 4, "cuda", "cdtd")
+    for other in (size(200, backbone="tabddpm"), on_a_gpu):
+        assert choose(other).settings["steps"] > short["steps"]
+
+
 def test_the_size_is_that_of_the_encoded_table():
     made = ready(200, preset="fast", options=NETWORK)
     found = Size.of(made.table, "cpu", "cdtd")
@@ -106,7 +116,7 @@ def test_auto_trains_several_short_members_and_says_so(caplog):
     with caplog.at_level(logging.INFO, "augmask"):
         made = ready(200, options=NETWORK)
     assert len(made.trainers) == autoconfig.SMALL_MEMBERS
-    assert made.settings.steps == 600
+    assert made.settings.steps == autoconfig.STARTED_STEPS[0][1]
     assert not made.trainer.data.hidden.any()
     assert "200 rows" in made.choice.told
     assert made.choice.told in caplog.text

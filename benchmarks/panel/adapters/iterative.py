@@ -1,7 +1,9 @@
 """scikit-learn's IterativeImputer on standardised numbers and one column per level.
 
-Levels beyond the twenty most frequent have no column, and with more than a hundred
-columns each is predicted from thirty: it would not finish otherwise.
+The last level has no column: columns that sum to one tell each other exactly, and every
+missing one would stay at its first guess, the mean. Levels beyond the twenty most
+frequent have none either, and with more than a hundred columns each is predicted from
+thirty: it would not finish otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ if __name__ == "__main__":
         seen = column[~np.isnan(column)].astype(int)
         counts = np.bincount(seen, minlength=len(coded.levels[name]))
         kept = np.argsort(-counts, kind="stable")[:MOST]
-        hot = (column[:, None] == kept).astype(float)
+        hot = (column[:, None] == kept[:-1]).astype(float)
         hot[np.isnan(column)] = np.nan
         blocks.append(hot)
         shown.append(kept)
@@ -48,5 +50,6 @@ if __name__ == "__main__":
         if isinstance(how, tuple):
             made[hole, j] = part[hole, 0] * how[1] + how[0]
         else:
-            made[hole, j] = how[part[hole].argmax(axis=1)]
+            last = 1 - part[hole].sum(axis=1, keepdims=True)
+            made[hole, j] = how[np.hstack([part[hole], last]).argmax(axis=1)]
     task.write([coded.frame(made)])

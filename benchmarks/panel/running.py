@@ -168,7 +168,7 @@ def run(
             "draws": settings["draws"],
             "seconds": allowed,
             "out": str(folder),
-            "options": contender.options,
+            "options": contender.options or method.get("options", {}),
         }
         (folder / "job.json").write_text(json.dumps(job, indent=1))
         adapter = data.HERE / "adapters" / method["adapter"]

@@ -3,9 +3,9 @@
 Columns of all levels sum to one and tell each other exactly, so that a missing one
 stays at its first guess, the mean; without a column for the last level they do not. The
 first coding (`levels = "all"`) was found to be the better one for most numbers and the
-second for levels, so both are in the panel. Levels beyond the twenty most frequent have no
-column, and with more than a hundred columns each is predicted from thirty: it would not
-finish otherwise.
+second for levels, so both are in the panel. Levels beyond the twenty most frequent have
+no column, and with more than a hundred columns each is predicted from thirty: it would
+not finish otherwise.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ def too_much(method: dict[str, Any], rows: int, columns: int) -> str:
     if work <= method.get("work", work):
         return ""
     return (
-        f"not started: {rows:,} x {columns} columns are too many for it within the "
-        "limit"
+        f"not started: {rows:,} x {columns} columns would take it longer than the "
+        "limit, by what smaller tables took"
     )
 
 
@@ -168,7 +168,7 @@ def run(
             "draws": settings["draws"],
             "seconds": allowed,
             "out": str(folder),
-            "options": contender.options,
+            "options": contender.options or method.get("options", {}),
         }
         (folder / "job.json").write_text(json.dumps(job, indent=1))
         adapter = data.HERE / "adapters" / method["adapter"]

@@ -133,6 +133,7 @@ def test_runs_are_kept_and_scored_once(work, tmp_path):
     scored = lines.set_index("method")
     assert scored.loc["independent", "c2st"] > scored.loc[scoring.REAL, "c2st"] + 0.15
     assert scored.loc["iterative", "rmse"] < scored.loc["mean-mode", "rmse"] - 0.1
+    assert scored.loc["iterative", "accuracy"] > scored.loc["mean-mode", "accuracy"]
     assert scored.loc["independent", "mle"] < 0.8
     text = page.page(result)
     assert "| people |" in text

@@ -1,7 +1,11 @@
 """scikit-learn's IterativeImputer on standardised numbers and one column per level.
 
-Levels beyond the twenty most frequent have no column, and with more than a hundred
-columns each is predicted from thirty: it would not finish otherwise.
+Columns of all levels sum to one and tell each other exactly, so that a missing one
+stays at its first guess, the mean; without a column for the last level they do not. The
+first coding (`levels = "all"`) was found to be the better one for most numbers and the
+second for levels, so both are in the panel. Levels beyond the twenty most frequent have
+no column, and with more than a hundred columns each is predicted from thirty: it would
+not finish otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     task = job()
     coded = Coded.of(task.frame(), task.kinds)
+    whole = task.options.get("levels") == "all"
     blocks, shown = [], []
     for j, name in enumerate(coded.names):
         column = coded.values[:, j]
@@ -30,7 +35,7 @@ if __name__ == "__main__":
         seen = column[~np.isnan(column)].astype(int)
         counts = np.bincount(seen, minlength=len(coded.levels[name]))
         kept = np.argsort(-counts, kind="stable")[:MOST]
-        hot = (column[:, None] == kept).astype(float)
+        hot = (column[:, None] == (kept if whole else kept[:-1])).astype(float)
         hot[np.isnan(column)] = np.nan
         blocks.append(hot)
         shown.append(kept)
@@ -48,5 +53,9 @@ if __name__ == "__main__":
         if isinstance(how, tuple):
             made[hole, j] = part[hole, 0] * how[1] + how[0]
         else:
-            made[hole, j] = how[part[hole].argmax(axis=1)]
+            chances = part[hole]
+            if not whole:
+                last = 1 - chances.sum(axis=1, keepdims=True)
+                chances = np.hstack([chances, last])
+            made[hole, j] = how[chances.argmax(axis=1)]
     task.write([coded.frame(made)])

@@ -11,6 +11,8 @@ import pytest
 import augmask.autoconfig as autoconfig
 from augmask import AugMask, load
 from augmask.autoconfig import FEW_ROWS, SMALL_ROWS, Choice, Size, choose
+from augmask.config import Settings
+from augmask.diffusion import BACKBONES
 from augmask.errors import AugMaskWarning
 from augmask.fitting import make_ready
 from augmask.presets import resolve_preset
@@ -90,10 +92,12 @@ def test_a_later_rule_wins_and_every_reason_is_told():
     assert found.warnings == ("careful",)
 
 
-def test_keywords_of_one_backbone_are_not_given_to_another():
-    assert "cat_width" in choose(size(200)).settings
-    assert "cat_width" not in choose(size(200, backbone="tabddpm")).settings
-    assert "cat_width" not in choose(size(200, backbone=None)).settings
+@pytest.mark.parametrize("backbone", [*BACKBONES, None])
+def test_what_is_chosen_can_be_set_for_every_backbone(backbone):
+    chosen = choose(size(200, backbone=backbone)).settings
+    assert chosen
+    # no keyword of one backbone, which another would refuse
+    Settings().replace(chosen, ())
 
 
 def test_who_starts_from_the_table_takes_fewer_steps():

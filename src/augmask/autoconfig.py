@@ -19,8 +19,6 @@ SMALL_ROWS = 1_500
 FEW_ROWS = 100
 SMALL_MEMBERS = 4
 SMALL_BATCH = 256
-# Of CDTD's embedding: in the published 16 dimensions categories drown the numbers.
-SMALL_CAT_WIDTH = 4
 # Up to so many observed cells, so many steps of each member: few cells are soon known
 # by heart.
 SMALL_STEPS = ((8_000, 600), (16_000, 1_000))
@@ -130,8 +128,6 @@ def small(size: Size) -> Choice | None:
         # every cell counts here, and so few would say nothing about the rest
         "holdout": 0.0,
     }
-    if size.backbone == "cdtd":
-        changes["cat_width"] = SMALL_CAT_WIDTH
     return Choice(
         changes,
         SMALL_MEMBERS,

@@ -26,7 +26,7 @@ from augmask.table.absence_codes import (
     Bools,
     Coded,
     bound_condition,
-    cell_values,
+    coded_cells,
     counted,
     level_condition,
 )
@@ -147,7 +147,7 @@ class _Search:
     ) -> tuple[Condition, Bools, Bools]:
         """Return the condition, where it holds and where that is known, on all rows."""
         one = self.coded[split.at]
-        values, seen = cell_values(self.frame, one.column, None)
+        values, seen = coded_cells(self.frame, one.column, None)
         if self._numeric(split.at):
             return bound_condition(one.column, values, seen, target)
         order = one.order
@@ -359,7 +359,7 @@ def with_absences(
             if column.name in declared:
                 stored["declared"] = True
             if absence.plain and column.kind == "category":
-                codes, seen = cell_values(frame, column, None)
+                codes, seen = coded_cells(frame, column, None)
                 often = np.bincount(codes[seen], minlength=1)
                 stored["counts"] = [int(count) for count in often]
             column = replace(column, absent=stored)

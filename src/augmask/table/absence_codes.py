@@ -28,7 +28,7 @@ class Coded:
 
     def __init__(self, frame: pd.DataFrame, column: Column, rows: Any) -> None:
         self.column = column
-        values, seen = cell_values(frame, column, rows)
+        values, seen = coded_cells(frame, column, rows)
         self.codes = np.full(len(seen), -1, np.int32)
         if column.kind in NUMERIC:
             known = values[seen]
@@ -45,7 +45,7 @@ class Coded:
         self.size = len(self.order) + (len(often) > len(self.order))
 
 
-def cell_values(frame: pd.DataFrame, column: Column, rows: Any) -> tuple[Any, Bools]:
+def coded_cells(frame: pd.DataFrame, column: Column, rows: Any) -> tuple[Any, Bools]:
     """Return numbers, or codes of levels, of some rows, and where they are observed."""
     part = frame[column.label]
     cells = read_cells(

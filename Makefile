@@ -12,9 +12,9 @@ PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml bench/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e ./bench
 	touch $(READY)
 
 demo: $(READY)  ## three strategies on the embedded clinic table, and a synthetic CSV
@@ -90,18 +90,18 @@ bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 # The baselines' packages want older libraries, hence an environment of their own. Two of
 # them declare gigabytes that they do not use, and come without what they declare. torch
 # comes first, so that pip takes the build at hand.
-.venv-baselines/.ready: pyproject.toml baselines-constraints.txt
+.venv-baselines/.ready: pyproject.toml bench/pyproject.toml baselines-constraints.txt
 	$(PYTHON) -m venv .venv-baselines
 	.venv-baselines/bin/python -m pip install --quiet --disable-pip-version-check \
 	    -c baselines-constraints.txt torch
 	.venv-baselines/bin/python -m pip install --quiet --disable-pip-version-check \
-	    -c baselines-constraints.txt -e '.[baselines]' pytest
+	    -c baselines-constraints.txt -e . -e './bench[baselines]' pytest
 	.venv-baselines/bin/python -m pip install --quiet --disable-pip-version-check \
 	    -c baselines-constraints.txt --no-deps hyperimpute ForestDiffusion
 	touch .venv-baselines/.ready
 
 test-baselines: .venv-baselines/.ready  ## the peers' own packages, in their environment
-	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/baselines tests/test_peers.py tests/bench/grid/test_baselines.py tests/bench/test_goldens.py
+	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/bench/baselines tests/bench/test_peers.py tests/bench/grid/test_baselines.py tests/bench/test_goldens.py
 
 # A grid that was started before goes on where it was.
 bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes

@@ -104,7 +104,7 @@ def ours(
     import joblib.externals.loky as loky
 
     import augmask as am
-    from augmask.bench.run import commit
+    from augmask_bench.run import commit
 
     folder = work / name
     holed = pd.read_parquet(folder / "holed.parquet")

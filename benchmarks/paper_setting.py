@@ -112,7 +112,7 @@ def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> Non
     """Split, mask and fill each table, once for all strategies and backbones."""
     from augmask.augmentation import resolve_augmenter
     from augmask.augmentation.draws import Draws, complete
-    from augmask.bench.run import commit
+    from augmask_bench.run import commit
     from augmask.rng import stream
     from augmask.table.encode import Codec
 

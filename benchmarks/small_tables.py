@@ -213,7 +213,7 @@ def ours(
 
 def run(options: argparse.Namespace) -> None:
     """Add the lines that are not in the file yet."""
-    from augmask.bench.run import commit
+    from augmask_bench.run import commit
 
     warnings.simplefilter("ignore")
     out: Path = options.out

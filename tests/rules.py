@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from augmask.augmentation import AUGMENTERS
-from augmask.bench.fills import rule_lacks
+from augmask.augmentation import every_augmenter
+from augmask_bench.fills import rule_lacks
 
 
 def _parameter(name: str):
@@ -13,4 +13,4 @@ def _parameter(name: str):
     return pytest.param(name, marks=pytest.mark.skipif(reason != "", reason=reason))
 
 
-RULES = [_parameter(name) for name in sorted(AUGMENTERS)]
+RULES = [_parameter(name) for name in sorted(every_augmenter())]

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
-from augmask.bench import cli as bench
 from augmask.cli_rows import Data, Device, Json, Seed, impute, sample
 from augmask.console import ending_in_order, named, noting, print_json, reporting, say
 from augmask.errors import AugMaskError, UsageError
+from augmask.plugins import entry_points_of
 from augmask.train import parallel
 
 app = typer.Typer(
@@ -31,7 +31,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(bench.app, name="bench")
+for _name, _point in entry_points_of("augmask.commands").items():
+    app.add_typer(_point.load(), name=_name)
 
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="TOML file with settings per column")

@@ -89,7 +89,7 @@ def threads(job: int) -> tuple[int, int, int]:
 
 def run_for_ever(folder: str) -> None:
     """Run two endless jobs; what a test starts in order to interrupt it."""
-    from augmask.bench.engine import run_locally
+    from augmask_bench.engine import run_locally
 
     call = partial(hang_with_child, Path(folder))
     run_locally(call, [0, 1], at_once=2, done=print)

@@ -26,17 +26,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask.augmentation import AUGMENTERS, resolve_augmenter
-from augmask.bench.data import Dataset, Source
-from augmask.bench.fills import augmenter_version, rule_lacks
-from augmask.bench.methods import (
+from augmask.augmentation import every_augmenter, resolve_augmenter
+from augmask_bench.data import Dataset, Source
+from augmask_bench.fills import augmenter_version, rule_lacks
+from augmask_bench.methods import (
     GENERATORS,
     Method,
     complete_method,
     find_generator,
 )
-from augmask.bench.plan import Metrics, Run
-from augmask.bench.run import generate
+from augmask_bench.plan import Metrics, Run
+from augmask_bench.run import generate
 from augmask.errors import AugMaskWarning
 from augmask.table.carrier import Layout, Table
 
@@ -300,7 +300,7 @@ class Golden:
 def goldens() -> list[Golden]:
     """Return one for every generator and augmenter that the package has."""
     return [Golden("generator", name) for name in GENERATORS] + [
-        Golden("augmenter", name) for name in AUGMENTERS
+        Golden("augmenter", name) for name in every_augmenter()
     ]
 
 

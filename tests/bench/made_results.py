@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from augmask.bench.ranks import METRICS
+from augmask_bench.ranks import METRICS
 
 AWARE = ("MIWAE", "MissDiff", "DiffPuter", "ForestDiff")
 

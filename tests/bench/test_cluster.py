@@ -21,9 +21,9 @@ import pytest
 
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.workers import run_each
-from augmask.bench import cli, cluster
-from augmask.bench.cluster import ClusterLost, on_cluster, run_on_cluster
-from augmask.bench.engine import JobsFailed
+from augmask_bench import cli, cluster
+from augmask_bench.cluster import ClusterLost, on_cluster, run_on_cluster
+from augmask_bench.engine import JobsFailed
 from augmask.errors import AugMaskWarning, UsageError
 
 pytest.importorskip("distributed")
@@ -140,8 +140,8 @@ import time
 from pathlib import Path
 import numpy as np
 import pandas as pd
-from augmask.bench.generator import Generator, Made
-from augmask.bench.methods import register
+from augmask_bench.generator import Generator, Made
+from augmask_bench.methods import register
 
 MARK = Path(__file__).with_name("pid")
 

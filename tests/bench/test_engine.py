@@ -16,7 +16,7 @@ import joblib
 import psutil
 import pytest
 
-from augmask.bench.engine import NAMED, Failure, JobsFailed, run_locally
+from augmask_bench.engine import NAMED, Failure, JobsFailed, run_locally
 from augmask.errors import UsageError
 
 HERE = Path(__file__).parent
@@ -137,7 +137,7 @@ def test_nothing_outlives_the_parent(jobs, tmp_path, end):
 
 
 def test_no_jobs_start_nothing_and_no_process_does_nothing(monkeypatch):
-    monkeypatch.setattr("augmask.bench.engine._Worker", None)
+    monkeypatch.setattr("augmask_bench.engine._Worker", None)
     run_locally(abs, [], at_once=3, done=print)
     with pytest.raises(UsageError, match="at least 1 job"):
         run_locally(abs, [1], at_once=0, done=print)

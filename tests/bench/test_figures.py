@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from augmask.bench.figures import (
+from augmask_bench.figures import (
     FIGURES,
     cost_quality,
     critical_difference,
     ranks_map,
     robustness,
 )
-from augmask.bench.ranks import METRICS, rank_table
+from augmask_bench.ranks import METRICS, rank_table
 
 from .made_results import break_runs, make_results
 

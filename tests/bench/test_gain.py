@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, wilcoxon
 
-from augmask.bench.gain import EXACT, cluster_interval, gains, holm, signed_rank
-from augmask.bench.ranks import rank_table
+from augmask_bench.gain import EXACT, cluster_interval, gains, holm, signed_rank
+from augmask_bench.ranks import rank_table
 from augmask.errors import UsageError
 
 from .made_results import break_runs, make_results

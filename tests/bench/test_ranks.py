@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augmask.bench.ranks import METRICS, rank_table
+from augmask_bench.ranks import METRICS, rank_table
 from augmask.errors import DataError, UsageError
 
 from .made_results import break_runs, make_results

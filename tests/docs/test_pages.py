@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import augmask as am
-from augmask.bench.methods import find_generator
-from augmask.bench.plan import read_plan
+from augmask_bench.methods import find_generator
+from augmask_bench.plan import read_plan
 from augmask.errors import AugMaskWarning
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from augmask.errors import UsageError, did_you_mean
+from augmask.plugins import plugins
 
 if TYPE_CHECKING:
     from augmask.augmentation.base import Augmenter
@@ -32,12 +33,16 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
     "noise": _lazy("marginal", "Noise"),
     "ecdf": _lazy("marginal", "Ecdf"),
     "mice": _lazy("chained", "Mice"),
-    "hyperimpute": _lazy("hyperimpute", "HyperImpute"),
     "lgbm-d": _lazy("boosted", "LgbmD"),
     "lgbm-s": _lazy("boosted", "LgbmS"),
     "lgbm-s-calibrated": _lazy("boosted", "LgbmSCalibrated"),
     "lgbm-chain": _lazy("chained", "LgbmChain"),
 }
+
+
+def every_augmenter() -> dict[str, Callable[[], Augmenter]]:
+    """Return our own augmenters and those that other installed packages register."""
+    return {**plugins("augmask.augmenters"), **AUGMENTERS}
 
 
 def resolve_augmenter(
@@ -62,7 +67,10 @@ def resolve_augmenter(
     if isinstance(augmenter, str):
         if augmenter in AUGMENTERS:
             return AUGMENTERS[augmenter]()
-        hint = did_you_mean(augmenter, [*also, *AUGMENTERS])
+        installed = every_augmenter()
+        if augmenter in installed:
+            return installed[augmenter]()
+        hint = did_you_mean(augmenter, [*also, *installed])
         raise UsageError(f"there is no augmenter {augmenter!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(
         getattr(augmenter, "draw", None)

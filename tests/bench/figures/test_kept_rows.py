@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.bench.figures import fidelity, umap_density
+from augmask_bench.figures import fidelity, umap_density
 from augmask.errors import DataError, UsageError
 from augmask.report.map2d import overlap
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.bench.figures import augmentation_rules, cache, cost, misspecification
-from augmask.bench.figures.matched import matched, with_quality
+from augmask_bench.figures import augmentation_rules, cache, cost, misspecification
+from augmask_bench.figures.matched import matched, with_quality
 
 RULES = ["zero", "mean", "ecdf", "lgbm-d", "lgbm-s"]
 BOTH = ["all", "observed"]

@@ -15,8 +15,8 @@ CHEAP = '''
 """Independent columns: the cheapest generator there is."""
 import numpy as np
 import pandas as pd
-from augmask.bench.generator import Generator, Made
-from augmask.bench.methods import register
+from augmask_bench.generator import Generator, Made
+from augmask_bench.methods import register
 
 
 def make(request):

@@ -15,17 +15,17 @@ import pandas as pd
 import pytest
 
 import augmask as am
-from augmask.baselines.plain import unscaled
-from augmask.bench.baselines import BASELINES, resolved
-from augmask.bench.data import Source, split
-from augmask.bench.generator import Request
-from augmask.bench.methods import Method, complete_method, find_generator
-from augmask.bench.plan import read_plan
-from augmask.bench.ranks import METRICS
-from augmask.bench.results import sample_file
-from augmask.bench.run import execute
+from augmask_bench.baselines.plain import unscaled
+from augmask_bench.baseline_generators import BASELINES, resolved
+from augmask_bench.data import Source, split
+from augmask_bench.generator import Request
+from augmask_bench.methods import Method, complete_method, find_generator
+from augmask_bench.plan import read_plan
+from augmask_bench.ranks import METRICS
+from augmask_bench.results import sample_file
+from augmask_bench.run import execute
 from augmask.errors import UsageError
-from augmask.peers import why_not
+from augmask_bench.peers import why_not
 from augmask.table.encode import Codec
 from augmask.table.infer import infer_schema
 
@@ -106,8 +106,8 @@ def learned_from(monkeypatch):
 
     for name in NAMES:
         module = {"forestdiff": "forest"}.get(name, name)
-        monkeypatch.setattr(f"augmask.baselines.{module}.fit", fit_as(name))
-        monkeypatch.setattr("augmask.bench.generator.why_not", lambda _: "")
+        monkeypatch.setattr(f"augmask_bench.baselines.{module}.fit", fit_as(name))
+        monkeypatch.setattr("augmask_bench.generator.why_not", lambda _: "")
     return seen
 
 
@@ -170,7 +170,7 @@ def test_observed_scores_have_unit_deviation_whatever_fills_the_rest(
 @pytest.mark.parametrize("name", NAMES)
 def test_presets_are_those_of_the_method_s_file(name):
     module = {"forestdiff": "forest"}.get(name, name)
-    there = import_module(f"augmask.baselines.{module}")
+    there = import_module(f"augmask_bench.baselines.{module}")
     assert resolved(module, Method(name)) == there.PAPER
     assert resolved(module, Method(name, preset="small")) == there.SMALL
     assert there.PAPER != there.SMALL
@@ -255,7 +255,7 @@ def test_what_is_left_of_the_time_is_all_that_a_baseline_takes(
     name, write_plan, tmp_path, monkeypatch
 ):
     given = []
-    module = import_module(f"augmask.baselines.{name}")
+    module = import_module(f"augmask_bench.baselines.{name}")
     whole = module.fit
 
     def fit(table, settings, seed, device, seconds):
@@ -283,7 +283,7 @@ def test_devices_are_handed_down(monkeypatch):
         seen.update(device=device, seconds=seconds)
         raise Stop
 
-    monkeypatch.setattr("augmask.baselines.miwae.fit", fit)
+    monkeypatch.setattr("augmask_bench.baselines.miwae.fit", fit)
     frame = pd.DataFrame({"x": [1.5, 2.5, None], "y": ["a", None, "b"]})
     request = Request(frame, {}, 3, "y", Method("miwae", preset="small"), 0, "cpu")
     with pytest.raises(Stop):

@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 import typer
 
-from augmask.bench import cli
-from augmask.bench.plan import read_plan
-from augmask.bench.ranks import METRICS
-from augmask.bench.results import collect, facts_of, write
+from augmask_bench import cli
+from augmask_bench.plan import read_plan
+from augmask_bench.ranks import METRICS
+from augmask_bench.results import collect, facts_of, write
 from augmask.errors import AugMaskError, DataError, UsageError
 
 GRID = """
@@ -44,7 +44,7 @@ options = { break = 1 }
 [[methods]]
 generator = "absent"
 """
-COMMAND = "from augmask.bench.cli import app; app()"
+COMMAND = "from augmask_bench.cli import app; app()"
 
 
 @pytest.fixture
@@ -169,8 +169,8 @@ def test_a_run_whose_process_dies_is_a_failed_run(
     bench, write_plan, tmp_path, monkeypatch
 ):
     (tmp_path / "deadly.py").write_text(
-        "import os\nfrom augmask.bench.generator import Generator\n"
-        "from augmask.bench.methods import register\n"
+        "import os\nfrom augmask_bench.generator import Generator\n"
+        "from augmask_bench.methods import register\n"
         "register(Generator('deadly', 'Deadly', lambda request: os._exit(9)))\n"
     )
     plan = write_plan(GRID.replace("[0.2, 0.5]", "[0.2]"))

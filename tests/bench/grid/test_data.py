@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.bench import public
-from augmask.bench.data import Source, split
+from augmask_bench import public
+from augmask_bench.data import Source, split
 from augmask.errors import AugMaskWarning, DataError, UsageError
 
 # what the paper's appendix says of its tables; Default has 24 columns there and here,
@@ -139,7 +139,7 @@ def test_digest_of_a_made_table_follows_its_maker(monkeypatch):
     assert Source("clinic", rows=100).digest() == before
     made = public.public_table("clinic")
     monkeypatch.setattr(
-        "augmask.bench.data.public_table", lambda _: made.assign(age=made["age"] + 1)
+        "augmask_bench.data.public_table", lambda _: made.assign(age=made["age"] + 1)
     )
     assert Source("clinic", rows=100).digest() != before
 

@@ -8,7 +8,7 @@ from tests.rules import RULES
 
 from augmask.augmentation import AUGMENTERS
 from augmask.augmentation.draws import Draws, complete
-from augmask.bench.fills import SharedFill, bent
+from augmask_bench.fills import SharedFill, bent
 from augmask.errors import UsageError
 
 

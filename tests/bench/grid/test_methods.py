@@ -8,8 +8,8 @@ import pytest
 
 from augmask.augmentation import AUGMENTERS, resolve_augmenter
 from augmask.augmentation.boosted import LgbmS
-from augmask.bench.generator import Generator, Made
-from augmask.bench.methods import (
+from augmask_bench.generator import Generator, Made
+from augmask_bench.methods import (
     GENERATORS,
     Method,
     complete_method,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from augmask.bench.plan import read_plan
+from augmask_bench.plan import read_plan
 from augmask.errors import AugMaskError, UsageError
 
 SMALL = """
@@ -191,8 +191,8 @@ def test_a_module_may_hold_what_any_module_holds(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from __future__ import annotations\n"
         "from dataclasses import dataclass\n"
-        "from augmask.bench.generator import Generator, Made\n"
-        "from augmask.bench.methods import register\n"
+        "from augmask_bench.generator import Generator, Made\n"
+        "from augmask_bench.methods import register\n"
         "@dataclass\nclass Size:\n    n: int = 1\n"
         "register(Generator('mine', 'Mine', lambda r: Made(r.table)))\n"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from augmask.bench import public
+from augmask_bench import public
 from augmask.errors import DataError
 
 ORIGINAL = {

@@ -7,8 +7,8 @@ import json
 import pandas as pd
 import pytest
 
-from augmask.bench.plan import read_plan
-from augmask.bench.results import (
+from augmask_bench.plan import read_plan
+from augmask_bench.results import (
     COLUMNS,
     collect,
     facts_of,

@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 
 import augmask as am
-from augmask.bench import results
-from augmask.bench.data import Source, split
-from augmask.bench.figures.kept import kept_rows, kinds
-from augmask.bench.generator import Generator, Made
-from augmask.bench.methods import GENERATORS, register
-from augmask.bench.plan import read_plan
-from augmask.bench.ranks import METRICS
-from augmask.bench.results import COLUMNS, sample_file
-from augmask.bench.run import execute
+from augmask_bench import results
+from augmask_bench.data import Source, split
+from augmask_bench.figures.kept import kept_rows, kinds
+from augmask_bench.generator import Generator, Made
+from augmask_bench.methods import GENERATORS, register
+from augmask_bench.plan import read_plan
+from augmask_bench.ranks import METRICS
+from augmask_bench.results import COLUMNS, sample_file
+from augmask_bench.run import execute
 from augmask.errors import DataError, UsageError
 
 HEAD = """

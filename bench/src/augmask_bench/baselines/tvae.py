@@ -1,0 +1,77 @@
+"""TVAE, through the authors' package (Xu et al. 2019).
+
+The package itself takes a table with holes, and breaks when it is asked for rows; here
+such a table is refused at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from augmask_bench.baselines.ctgan import Synthesizer, Timed, extended, fit_timed
+
+if TYPE_CHECKING:
+    import torch
+
+    from augmask.table.carrier import Table
+
+
+@dataclass(frozen=True)
+class TvaeSettings:
+    """What decides about the rows of TVAE.
+
+    Parameters
+    ----------
+    steps : int
+        At least so many, in whole epochs.
+    batch : int
+        Rows of a step; at most the rows of the table.
+    embedding_dim : int
+        Of the latent space.
+    widths : tuple of int
+        Hidden layers of encoder and decoder.
+    l2scale : float
+        Weight decay.
+    loss_factor : float
+        Weight of the reconstruction beside the divergence.
+    """
+
+    steps: int = 30_000
+    batch: int = 4096
+    embedding_dim: int = 256
+    widths: tuple[int, ...] = (256, 602, 602, 602, 602)
+    l2scale: float = 1e-5
+    loss_factor: float = 2.0
+
+
+PAPER = TvaeSettings()
+SMALL = TvaeSettings(steps=2_000, batch=500, embedding_dim=128, widths=(128, 128))
+
+
+def fit(
+    table: Table,
+    settings: TvaeSettings,
+    seed: int,
+    device: torch.device,
+    seconds: float | None = None,
+) -> Synthesizer:
+    """Fit TVAE to a complete table of numbers that are not scaled."""
+    batch = min(settings.batch, len(table))
+    per_epoch = -(-len(table) // batch)
+
+    def make() -> Any:
+        from ctgan import TVAE
+
+        return extended(Timed, TVAE)(
+            embedding_dim=settings.embedding_dim,
+            compress_dims=settings.widths,
+            decompress_dims=settings.widths,
+            l2scale=settings.l2scale,
+            batch_size=batch,
+            loss_factor=settings.loss_factor,
+            epochs=-(-settings.steps // per_epoch),
+            enable_gpu=False,
+        )
+
+    return fit_timed("TVAE", make, table, per_epoch, seed, device, seconds)

@@ -1,0 +1,285 @@
+"""A table of the benchmark: the paper's by name, anyone's by path, and its split.
+
+`Source` says which table is meant, and `load` reads it. The protocol compares synthetic
+rows with a known truth, so rows that already have holes are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from augmask_bench.public import known_tables, level_texts, public_table, roles
+from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
+from augmask.rng import stream
+from augmask.table.frames import read_frame
+from augmask.table.infer import infer_schema
+from augmask.table.schema import CATEGORICAL, LEARNED, NUMERIC
+
+TASKS = ("classification", "regression")
+FEWEST_ROWS = 50
+# What a row becomes by its place in a shuffled class: 60 % train, 20 % validation and
+# 20 % test of every class, as nearly as its size allows.
+PARTS = ("train", "validation", "train", "test", "train")
+# Where the original is, and how it reads, does not change what the table says.
+ABOUT_THE_FILE = ("url", "members", "header", "skip", "comment", "rstrip")
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A complete table with its roles.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Without holes, identifiers and constant columns.
+    kinds : dict
+        The kind of every column, as a schema: integer, float, datetime, category or
+        boolean.
+    target, task : str
+        What MLE predicts, and how.
+    """
+
+    frame: pd.DataFrame
+    kinds: dict[str, str]
+    target: str
+    task: str
+
+    @property
+    def numeric(self) -> list[str]:
+        """Columns compared as numbers."""
+        return [c for c, kind in self.kinds.items() if kind in NUMERIC]
+
+    @property
+    def categorical(self) -> list[str]:
+        """Columns compared by level."""
+        return [c for c, kind in self.kinds.items() if kind in CATEGORICAL]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which table.
+
+    Parameters
+    ----------
+    name : str
+        A name of `tables.toml`, or how a table of one's own is called in results.
+    path : str, optional
+        The file of a table of one's own.
+    target : str
+        The column to predict; known for a table of `tables.toml`.
+    task : str
+        `classification` or `regression`; by the kind of the target if empty.
+    drop : tuple of str
+        Columns to leave out.
+    kinds : tuple of (column, kind)
+        What to believe about columns instead of what is inferred.
+    rows : int, optional
+        A random part of so many rows, always the same ones.
+
+    Examples
+    --------
+    >>> Source("clinic", rows=400).load().frame.shape
+    (400, 18)
+    >>> Source("magik").load()
+    Traceback (most recent call last):
+    augmask.errors.UsageError: there is no table 'magik'; did you mean 'magic'?
+    """
+
+    name: str
+    path: str | None = None
+    target: str = ""
+    task: str = ""
+    drop: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, str], ...] = ()
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.path is None and self.name not in known_tables():
+            hint = did_you_mean(self.name, known_tables())
+            raise UsageError(f"there is no table {self.name!r}{hint}")
+        if self.path is not None and not self.target:
+            raise UsageError(f"the table {self.path} needs a target: target = COLUMN")
+        if self.task and self.task not in TASKS:
+            hint = did_you_mean(self.task, TASKS)
+            raise UsageError(f"there is no task {self.task!r}{hint}")
+        if self.rows is not None and self.rows < FEWEST_ROWS:
+            raise UsageError(
+                f"rows of the table {self.name!r} must be at least {FEWEST_ROWS}, "
+                f"got {self.rows}"
+            )
+
+    def digest(self) -> str:
+        """Return a hash of the contents, not of the file that holds them.
+
+        A table of one's own, or a made one, is read for it. A public table need not be
+        at hand: its entry is hashed, with the fingerprint that its contents are
+        compared with whenever they are read. (The entry of the full News knows a size
+        only.)
+        """
+        if self.path is not None:
+            file = Path(self.path)
+            if not file.is_file():
+                raise DataError(f"no such file: {file}")
+            written = file.stat()
+            return _digest_of_file(self, written.st_mtime_ns, written.st_size)
+        entry = known_tables()[self.name]
+        if "made_by" in entry:
+            return _digest(self)
+        facts: dict[str, Any] = {
+            key: getattr(self, key) for key in ("target", "task", "drop", "rows")
+        }
+        facts["kinds"] = sorted(self.kinds)
+        used = {k: v for k, v in entry.items() if k not in ABOUT_THE_FILE}
+        facts |= {"table": self.name, "entry": used}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def load(self) -> Dataset:
+        """Read the table."""
+        entry: Mapping[str, Any] = {}
+        if self.path is None:
+            entry = known_tables()[self.name]
+            frame = public_table(self.name)
+        else:
+            frame = read_frame(self.path)
+        target = self.target or str(entry["target"])
+        frame = frame.drop(columns=_present(frame, self.drop, self.name))
+        _present(frame, [target], self.name)
+        kinds = _kinds(frame, entry, dict(self.kinds))
+        task = self.task or entry.get("task") or _task_of(kinds[target])
+        if task == "classification" and kinds[target] in NUMERIC:
+            kinds[target] = "category"
+        if task == "regression" and kinds[target] in CATEGORICAL:
+            raise DataError(
+                f"regression needs a numeric target, {target!r} of the table "
+                f"{self.name!r} is {kinds[target]}; declare its kind or task"
+            )
+        used = [c for c, kind in kinds.items() if kind in LEARNED]
+        if target not in used:
+            raise DataError(
+                f"the target {target!r} of the table {self.name!r} is {kinds[target]}: "
+                "there is nothing to predict; name another"
+            )
+        frame = _complete(frame[used], self.name)
+        if self.rows is not None and self.rows < len(frame):
+            chosen = stream(0, "rows").choice(len(frame), self.rows, replace=False)
+            frame = frame.iloc[np.sort(chosen)].reset_index(drop=True)
+        return Dataset(frame, {c: kinds[c] for c in used}, target, task)
+
+
+def _exact(column: pd.Series, kind: str) -> bytes:
+    """Return all that a column says, whatever it was read from."""
+    if kind == "datetime":
+        return json.dumps([str(pd.Timestamp(value)) for value in column]).encode()
+    if kind in CATEGORICAL or not pd.api.types.is_numeric_dtype(column):
+        return json.dumps(level_texts(column)).encode()
+    values = column.to_numpy("<i8" if kind == "integer" else "<f8")
+    return bytes(values.tobytes())
+
+
+def _digest(source: Source) -> str:
+    """Return the hash of a table as it is learned from, with its roles."""
+    with warnings.catch_warnings():
+        # they are told when the table is read to be used
+        warnings.simplefilter("ignore", AugMaskWarning)
+        data = source.load()
+    roles_of = [data.target, data.task, list(data.kinds.items())]
+    digest = hashlib.sha256(json.dumps(roles_of).encode())
+    for name, kind in data.kinds.items():
+        digest.update(_exact(data.frame[name], kind))
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _digest_of_file(source: Source, changed: int, size: int) -> str:
+    """Return the hash of a file's table; read again when the file was written again."""
+    del changed, size
+    return _digest(source)
+
+
+def _present(
+    frame: pd.DataFrame, names: list[str] | tuple[str, ...], table: str
+) -> list[str]:
+    """Return the names if the table has them all."""
+    for name in names:
+        if name not in frame.columns:
+            hint = did_you_mean(name, map(str, frame.columns))
+            raise DataError(f"the table {table!r} has no column {name!r}{hint}")
+    return list(names)
+
+
+def _kinds(
+    frame: pd.DataFrame, entry: Mapping[str, Any], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the kind of every column: by its role if that is known, else inferred."""
+    known = roles(frame, entry)
+    believed = dict(given)
+    if known is not None:
+        numeric, categorical = known
+        for name in numeric:
+            whole = bool((frame[name] == frame[name].round()).all())
+            believed.setdefault(name, "integer" if whole else "float")
+        for name in categorical:
+            believed.setdefault(name, "category")
+    return {c.name: c.kind for c in infer_schema(frame, believed)}
+
+
+def _task_of(kind: str) -> str:
+    return "regression" if kind in NUMERIC else "classification"
+
+
+def _complete(frame: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the rows without holes; say so if any were left out."""
+    whole = frame.dropna().reset_index(drop=True)
+    if len(whole) < FEWEST_ROWS:
+        raise DataError(
+            f"the benchmark hides cells of complete rows, at least {FEWEST_ROWS} of "
+            f"them, and the table {name!r} has {len(whole)}; drop columns with holes"
+        )
+    if len(whole) < len(frame):
+        warnings.warn(
+            f"{len(frame) - len(whole):,} of {len(frame):,} rows of the table {name!r} "
+            "have holes already and are left out: their truth is not known",
+            AugMaskWarning,
+            stacklevel=3,
+        )
+    return whole
+
+
+def split(
+    frame: pd.DataFrame, by: str | None, seed: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return 60 % of the rows to train and 20 % to test on; the rest is validation.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    by : str, optional
+        A categorical column whose classes are split alike; a class of one row is no
+        error.
+    seed : int
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"y": ["a", "b"] * 50})
+    >>> train, test = split(frame, "y", seed=0)
+    >>> len(train), len(test), int((train["y"] == "a").sum())
+    (60, 20, 30)
+    """
+    shuffled = stream(seed, "split").permutation(len(frame))
+    if by is not None:
+        classes, _ = pd.factorize(frame[by].iloc[shuffled])
+        shuffled = shuffled[np.argsort(classes, kind="stable")]
+    part = np.empty(len(frame), dtype=object)
+    part[shuffled] = np.resize(PARTS, len(frame))
+    train, test = (frame[part == name] for name in ("train", "test"))
+    return train.reset_index(drop=True), test.reset_index(drop=True)

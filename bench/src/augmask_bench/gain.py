@@ -1,0 +1,229 @@
+"""Tests whether a method beats its rival in block after block.
+
+The rival is, as in the paper, the best missing-aware baseline of each block and metric,
+or one method by name. Differences of scores are tested by Wilcoxon's signed ranks with
+Pratt's zeros:
+
+* **Gain** (``**``): better, one-sided p < 0.05 after Holm over all methods and metrics;
+* **Match** (``*``): no Gain, and not worse either: one-sided p >= 0.05, without Holm,
+  which would make a Match easier to get;
+* no mark: worse.
+
+Blocks of one dataset resemble each other, so a test over blocks claims more than it
+knows about datasets. Beside it stand the same test on the means of datasets and a
+bootstrap that draws whole datasets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import rankdata, wilcoxon
+
+from augmask_bench.ranks import DECIMALS, RankTable
+from augmask.errors import UsageError, did_you_mean
+
+Floats = npt.NDArray[np.float64]
+
+LEVEL = 0.05
+RESAMPLES = 9999
+# Up to here the test is exact, in milliseconds; beyond, the normal limit is as good.
+EXACT = 200
+MARKS = {"gain": "**", "match": "*", "": ""}
+
+
+def signed_rank(differences: npt.ArrayLike) -> tuple[float, float]:
+    """Return the one-sided p of "greater" and of "less" than zero.
+
+    Zeros take part in the ranking and are then left out (Pratt). The null law, in
+    which every sign is a fair coin, is computed exactly, ties and zeros included.
+
+    Examples
+    --------
+    Nothing differs; all of three differ one way, which a coin does in 1 of 8:
+
+    >>> signed_rank([0.0, 0.0])
+    (1.0, 1.0)
+    >>> signed_rank([0.1, 0.3, 0.2])
+    (0.125, 1.0)
+    """
+    d = np.round(np.asarray(differences, dtype=np.float64), DECIMALS)
+    if not d.any():
+        return 1.0, 1.0
+    if len(d) > EXACT:
+        greater, less = (
+            float(wilcoxon(d, zero_method="pratt", alternative=side).pvalue)
+            for side in ("greater", "less")
+        )
+        return greater, less
+    # Average ranks are halves: doubled, their sums are places in an array.
+    steps = np.round(2 * rankdata(np.abs(d))[d != 0]).astype(int)
+    law = np.zeros(steps.sum() + 1)
+    law[0] = 1.0
+    for step in steps:
+        law = law / 2 + np.concatenate([np.zeros(step), law[:-step]]) / 2
+    found = steps[d[d != 0] > 0].sum()
+    return min(float(law[found:].sum()), 1.0), min(float(law[: found + 1].sum()), 1.0)
+
+
+def holm(p: npt.ArrayLike) -> Floats:
+    """Return p-values that hold for all tests of a family together.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    factors = len(p) - np.arange(len(p))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
+    return adjusted
+
+
+def cluster_interval(
+    means: npt.ArrayLike, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return a 95 % interval of the mean over datasets, from whole datasets redrawn.
+
+    With few datasets such an interval is too short; one dataset gives none.
+    """
+    means = np.asarray(means, dtype=np.float64)
+    if len(means) < 2:
+        return np.nan, np.nan
+    drawn = rng.choice(means, (RESAMPLES, len(means))).mean(axis=1)
+    low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """Tests of every method against a rival; see `gains`.
+
+    Parameters
+    ----------
+    rival : str
+        Who the methods were tested against, in words; "" if there was nobody.
+    tests : pandas.DataFrame
+        One line a method and metric: `mark` ("gain", "match", ""), `difference` (mean
+        over datasets), `low` and `high` (its bootstrap interval), `p` and `p_less` over
+        blocks, `p_holm`, and `p_datasets`, over means of datasets.
+    notes : tuple of str
+    """
+
+    rival: str
+    tests: pd.DataFrame
+    notes: tuple[str, ...]
+
+    def mark(self, method: str, metric: str) -> str:
+        """Return ``**`` for a Gain, ``*`` for a Match, else nothing."""
+        found = self.tests["mark"].get((method, metric), "")
+        return MARKS[found]
+
+
+def _rival(table: RankTable, against: str | None) -> tuple[list[str], str]:
+    """Return the methods whose best is the rival, and what to call it."""
+    known = list(table.methods.index)
+    if against is not None:
+        if against not in known:
+            raise UsageError(
+                f"the rival must be a ranked method, got {against!r}"
+                + did_you_mean(against, known)
+            )
+        return [against], against
+    aware = list(table.methods.index[table.methods["aware"].astype(bool)])
+    if len(aware) < 2:
+        return aware, "".join(aware)
+    return aware, f"the best of {', '.join(aware)} in each block"
+
+
+def _notes(table: RankTable, rival: str, n_tests: int) -> tuple[str, ...]:
+    n_blocks = table.blocks
+    n_datasets = table.ranks.index.unique("dataset").size
+    notes = [
+        f"** Gain, * Match: Wilcoxon over {n_blocks} blocks against {rival}, Holm over "
+        "all methods and metrics.",
+    ]
+    if n_datasets < n_blocks:
+        notes.append(
+            f"The {n_blocks} blocks come from {n_datasets} dataset"
+            + ("s" if n_datasets > 1 else "")
+            + " and are not independent, so this test finds gains too easily; "
+            "the p over datasets and the bootstrap interval take datasets as the unit. "
+            f"With {n_datasets}, that p is at least {0.5**n_datasets:.2g}."
+        )
+    if 0.5**n_blocks * n_tests >= LEVEL:
+        notes.append(
+            f"With {n_blocks} blocks and {n_tests} tests no Gain is possible, and a "
+            "Match says little."
+        )
+    if (table.methods["failed"] > 0).any():
+        notes.append("A failed run enters the test with the score 0.")
+    return tuple(notes)
+
+
+def gains(
+    table: RankTable, rng: np.random.Generator, against: str | None = None
+) -> Gains:
+    """Test every method against the best missing-aware baseline of each block.
+
+    The best of several noisy scores is too high, so a Gain over it is hard to get.
+    In the summary, the rival is the baseline with the best summary rank in the block.
+
+    Parameters
+    ----------
+    table : RankTable
+    rng : numpy.random.Generator
+        For the bootstrap; the p-values take no draws.
+    against : str, optional
+        The one method to test against instead.
+
+    Returns
+    -------
+    Gains
+        Without tests, and with a note why, if there is no such baseline.
+    """
+    rivals, name = _rival(table, against)
+    if not rivals:
+        return Gains(
+            "",
+            pd.DataFrame({"mark": []}, pd.MultiIndex.from_product([[], []])),
+            (
+                "No missing-aware baseline was ranked, so there is no Gain or Match; "
+                "name a method to test against.",
+            ),
+        )
+    scores = table.scores.replace(-np.inf, 0.0)
+    datasets = scores.index.get_level_values("dataset")
+    lines = []
+    # Baselines that take part in the rival could only lose against it.
+    tested = [method for method in table.methods.index if method not in rivals]
+    for method in tested:
+        for metric in table.metrics:
+            best = scores[metric][rivals].max(axis=1)
+            d = scores[metric][method] - best
+            means = d.groupby(datasets).mean()
+            greater, less = signed_rank(d)
+            low, high = cluster_interval(means, rng)
+            lines.append(
+                {
+                    "method": method,
+                    "metric": metric,
+                    "difference": means.mean(),
+                    "low": low,
+                    "high": high,
+                    "p": greater,
+                    "p_less": less,
+                    "p_datasets": signed_rank(means)[0],
+                }
+            )
+    tests = pd.DataFrame(lines).set_index(["method", "metric"])
+    tests["p_holm"] = holm(tests["p"])
+    gain = tests["p_holm"] < LEVEL
+    match = ~gain & (tests["p_less"] >= LEVEL)
+    tests.insert(0, "mark", np.select([gain, match], ["gain", "match"], ""))
+    return Gains(name, tests, _notes(table, name, len(tests)))

@@ -33,10 +33,10 @@ from augmask.augmentation.conditional import (
     stacked,
 )
 from augmask.missing.simulate import ampute
-from augmask.table.carrier import Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
+from augmask.table.table import Table
 
 THREADS = 2
 

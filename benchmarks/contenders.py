@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 import augmask as am
-from augmask.device import fast_products
+from augmask.device import fast_matmul
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import (
     Batch,
@@ -22,7 +22,7 @@ from augmask.diffusion.base import (
     type_weights,
 )
 from augmask.diffusion.reduce import reduce_cells
-from augmask.fitting import Ready, make_ready
+from augmask.prepare import Ready, prepare_fit
 from augmask.progress import silent
 from augmask.train import loop
 
@@ -62,7 +62,7 @@ class Clock:
 now = Clock()
 
 
-def settle(device: torch.device) -> None:
+def finalize(device: torch.device) -> None:
     """Wait until the device has done what it was asked to do."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -79,7 +79,7 @@ def ready_of(backbone: str, frame: pd.DataFrame, options: dict, device: str) -> 
     )
     holed = am.ampute(frame, mechanism="mcar", ratio=0.3, seed=0)
     kinds = {c: "float" if c.startswith("x") else "category" for c in frame}
-    return make_ready(model, holed, kinds, None, silent)
+    return prepare_fit(model, holed, kinds, None, silent)
 
 
 def untrained(backbone: str, ready: Ready) -> Any:
@@ -100,13 +100,13 @@ class Fitted:
         """Train for so many seconds; return steps a second."""
         trainer = self.trainer
         with ExitStack() as stack:
-            stack.enter_context(fast_products(trainer.device))
-            stack.enter_context(trainer.chosen_products())
-            settle(trainer.device)
+            stack.enter_context(fast_matmul(trainer.device))
+            stack.enter_context(trainer.matmul_precision())
+            finalize(trainer.device)
             first, began = trainer.steps_done, now()
             while now() - began < seconds:
                 next(self._way)
-            settle(trainer.device)
+            finalize(trainer.device)
             passed = now() - began
         return (trainer.steps_done - first) / passed
 
@@ -139,13 +139,13 @@ class Stepping:
 
     def __call__(self, seconds: float) -> float:
         """Train for so many seconds; return steps a second."""
-        settle(self._device)
+        finalize(self._device)
         steps, began = 0, now()
         while now() - began < seconds:
             for _ in range(self._whole):
                 next(self._way)
             steps += self._whole
-        settle(self._device)
+        finalize(self._device)
         return steps / (now() - began)
 
 
@@ -182,10 +182,10 @@ def together(
     backbone: str, frame: pd.DataFrame, options: dict, device: str, k: int, steps: int
 ) -> tuple[float, float]:
     """Return the steps a second of `k` models at once, and seconds until they ran."""
-    options = {**options, "steps": steps, "fuse": "always"}
+    options = {**options, "steps": steps, "compile": "always"}
     trainers = [ready_of(backbone, frame, options, device).trainer for _ in range(k)]
     began = now()
-    runs = loop.train_together(trainers)
+    runs = loop.train_many(trainers)
     passed = now() - began
     rates = []
     for run in runs:
@@ -197,16 +197,16 @@ def together(
 
 def rows_a_second(sample: Callable[[], int], seconds: float, device: str) -> float:
     """Sample again and again for so many seconds, at least once."""
-    settle(torch.device(device))
+    finalize(torch.device(device))
     rows, began = 0, now()
     while not rows or now() - began < seconds:
         rows += sample()
-    settle(torch.device(device))
+    finalize(torch.device(device))
     return rows / (now() - began)
 
 
 @contextmanager
-def exact_products() -> Iterator[None]:
+def exact_matmul() -> Iterator[None]:
     """Let stand-ins multiply in float32, which is what their code does."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

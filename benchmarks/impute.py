@@ -41,7 +41,7 @@ RIVALS = ("lgbm-d", "mice")
 def prepare(options: argparse.Namespace) -> None:
     """Remove cells; store the table, its truth and all fills."""
     from augmask.augmentation import resolve_augmenter
-    from augmask.augmentation.draws import Draws, complete
+    from augmask.augmentation.completions import CompletionPlan, complete
     from augmask.rng import stream
 
     frame, role = load(options.table)
@@ -58,7 +58,7 @@ def prepare(options: argparse.Namespace) -> None:
     schema = am.infer_schema(holed, role["kinds"])
     schema.to_toml(folder / "schema.toml")
     (folder / "ties.txt").write_text(options.ties)
-    spread = options.seed if options.ties == "spread" else None
+    spread = options.seed if options.ties == "dequantize" else None
     table = Codec.fit(holed, schema).encode(holed)
     trained_on = Codec.fit(holed, schema, spread).encode(holed, spread)
     wanted = [("lgbm-s", f"stack:{DRAWS}"), *((r, "one") for r in options.rivals)]
@@ -70,7 +70,7 @@ def prepare(options: argparse.Namespace) -> None:
         filled = complete(
             augmenter,
             trained_on if rule == "lgbm-s" else table,
-            Draws.parse(draws),
+            CompletionPlan.parse(draws),
             stream(options.seed, "fill"),
         )
         np.savez_compressed(
@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> None:
             augmenter=Prepared(folder / "lgbm-s.npz"),
             preset=options.preset,
             options={
-                "draws": f"stack:{DRAWS}",
+                "completions": f"stack:{DRAWS}",
                 "ties": (folder / "ties.txt").read_text(),
                 **json.loads(options.options),
             },
@@ -170,12 +170,12 @@ def run(options: argparse.Namespace) -> None:
     model.sample(n)
     sampled = time.monotonic() - began
     began = time.monotonic()
-    found = model.impute(part, draws=options.draws, seed=options.seed)
+    found = model.impute(part, n_draws=options.draws, seed=options.seed)
     imputed = time.monotonic() - began
     numeric = codec.layout.num_names
     ours = scores(part, truth, list(found), found.best(), numeric)
     ours["times sampling"] = imputed / sampled
-    more = model.impute(part, draws=options.interval_draws, seed=options.seed + 1)
+    more = model.impute(part, n_draws=options.interval_draws, seed=options.seed + 1)
     ours |= coverage(truth, more.summary(0.9), numeric)
     lines = {options.backbone: ours}
     for name, frame in rivals.items():

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import augmask as am
-from augmask.missing.learned import learn_holes
+from augmask.missing.learned import fit_missing_model
 from augmask.table.frames import read_frame
 
 TABLES = ("incomplete-nafld1", "incomplete-loans")
@@ -36,7 +36,7 @@ def main() -> None:
         began = time.monotonic()
         model = am.AugMask().fit(table, max_minutes=a.max_minutes)
         fitted = time.monotonic()
-        learn_holes(
+        fit_missing_model(
             table, model.codec_, model.codec_.encode(table), np.random.default_rng(0)
         )
         learned = time.monotonic()

@@ -111,10 +111,10 @@ def load(name: str) -> tuple[pd.DataFrame, dict]:
 def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> None:
     """Split, mask and fill each table, once for all strategies and backbones."""
     from augmask.augmentation import resolve_augmenter
-    from augmask.augmentation.draws import Draws, complete
-    from augmask_bench.run import commit
+    from augmask.augmentation.completions import CompletionPlan, complete
     from augmask.rng import stream
     from augmask.table.encode import Codec
+    from augmask_bench.run import commit
 
     work.mkdir(parents=True, exist_ok=True)
     # the machine that trains has no history to ask
@@ -136,7 +136,7 @@ def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> Non
         filled = complete(
             resolve_augmenter("lgbm-s"),
             table,
-            Draws.parse(f"stack:{DRAWS}"),
+            CompletionPlan.parse(f"stack:{DRAWS}"),
             stream(seed, "fill"),
         )
         print(f"{folder}: {len(train)} rows, {time.monotonic() - began:.0f} s to fill")
@@ -162,7 +162,7 @@ def model_of(
         augmenter=rule,
         supervise=supervise,
         preset=preset,
-        options={"draws": draws, **keywords, **options},
+        options={"completions": draws, **keywords, **options},
         seed=seed,
     )
 
@@ -187,7 +187,7 @@ def job(
         models.append(model_of(folder, backbone, seed, strategy, preset, options))
     began = time.monotonic()
     # kinds of columns are the same for all seeds
-    am.fit_together(models, tables, schema=work / f"{name}-{members[0][0]}/schema.toml")
+    am.fit_many(models, tables, schema=work / f"{name}-{members[0][0]}/schema.toml")
     fitted = time.monotonic()
     for (seed, strategy), model, data in zip(members, models, tables, strict=True):
         stem = f"{name}-{seed}-{backbone}-{strategy}"

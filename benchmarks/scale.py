@@ -89,13 +89,13 @@ def say(phase: str) -> None:
 def fit_and_sample(path: Path, augmenter: str, steps: int, rows: int) -> None:
     """Fit and sample by the public functions, whose parts announce themselves."""
     import augmask as am
-    from augmask import fitting, model
+    from augmask import model, prepare
 
-    fitting.read_frame = announced(fitting.read_frame, "read")
-    fitting.infer_schema = announced(fitting.infer_schema, "infer")
-    fitting.Codec.fit = announced(fitting.Codec.fit, "encode")
-    fitting.complete = announced(fitting.complete, "fill")
-    fitting.init_from_data = announced(fitting.init_from_data, "ready")
+    prepare.read_frame = announced(prepare.read_frame, "read")
+    prepare.infer_schema = announced(prepare.infer_schema, "infer")
+    prepare.Codec.fit = announced(prepare.Codec.fit, "encode")
+    prepare.complete = announced(prepare.complete, "fill")
+    prepare.init_from_data = announced(prepare.init_from_data, "ready")
     model.train = announced(model.train, "train")
     options = {**OPTIONS, "steps": steps}
     learned = am.AugMask(

@@ -207,7 +207,7 @@ def ours(
     began = time.process_time()
     model = am.AugMask(backbone, seed=seed).fit(holed)
     fitted = time.process_time()
-    best = model.impute(holed, draws=draws, seed=seed).best()
+    best = model.impute(holed, n_draws=draws, seed=seed).best()
     return best, fitted - began, time.process_time() - fitted
 
 

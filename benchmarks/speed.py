@@ -46,7 +46,7 @@ from contenders import (
     Stepping,
     adult_like,
     eager_steps,
-    exact_products,
+    exact_matmul,
     now,
     ready_of,
     rows_a_second,
@@ -109,7 +109,7 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
     frame = adult_like(a.rows)
     steps = a.sampling_steps or (GPU_STEPS if on_gpu else CPU_STEPS)[backbone]
     published = {**(PAPER[backbone] if on_gpu else SMALL), **a.network}
-    options = {"batch": a.batch, "sampling_steps": steps, **published}
+    options = {"batch_size": a.batch, "sampling_steps": steps, **published}
     if backbone == "tabddpm":
         options["timesteps"] = steps
     fitted = ready_of(backbone, frame, options, a.device)
@@ -123,11 +123,11 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
     passes = math.ceil(a.rows / a.batch) if backbone == "tabdiff" else 1
     ours = Fitted(fitted)
     began = ours.warm_up()
-    with exact_products():
+    with exact_matmul():
         slow = Stepping(stand_in.steps(num, cat, a.batch), device, passes)
 
     def as_published(seconds: float) -> float:
-        with exact_products():
+        with exact_matmul():
             return slow(seconds)
 
     contenders = {"stand-in": as_published}
@@ -162,7 +162,7 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
         return len(next(batches).num)
 
     def sample_stand_in(rows: int) -> int:
-        with exact_products():
+        with exact_matmul():
             return len(stand_in.sample(rows, steps)[0])
 
     start = now()
@@ -239,7 +239,7 @@ def facts(a: argparse.Namespace) -> dict:
             "augmask", "torch", "numpy", "pandas", "lightgbm", "triton"
         ),
         "table": {"rows": a.rows, "numeric": N_NUM, "cards": CARDS},
-        "batch": a.batch,
+        "batch_size": a.batch,
         "seconds": a.seconds,
         "clock": a.clock,
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 MakeTable = Callable[..., Table]
 

@@ -14,7 +14,7 @@ from augmask.autoconfig import FEW_ROWS, SMALL_ROWS, Choice, Size, choose
 from augmask.config import Settings
 from augmask.diffusion import BACKBONES
 from augmask.errors import AugMaskWarning
-from augmask.fitting import make_ready
+from augmask.prepare import prepare_fit
 from augmask.presets import resolve_preset
 from augmask.progress import silent
 
@@ -36,7 +36,7 @@ def make_frame(n: int) -> pd.DataFrame:
 
 def ready(n: int = 200, alone: bool = False, **changes):
     model = AugMask(augmenter="ecdf", device="cpu", **changes)
-    return make_ready(model, make_frame(n), None, None, silent, alone=alone)
+    return prepare_fit(model, make_frame(n), None, None, silent, alone=alone)
 
 
 @pytest.fixture
@@ -63,13 +63,13 @@ def test_all_members_together_take_no_more_rows_than_the_preset_alone():
     _, fast, _ = resolve_preset("fast", "cpu", "cdtd")
     choice = choose(size(SMALL_ROWS - 1, observed=10**6))
     assert choice.ensemble is not None
-    rows = choice.ensemble * choice.settings["steps"] * choice.settings["batch"]
+    rows = choice.ensemble * choice.settings["steps"] * choice.settings["batch_size"]
     assert rows <= fast.steps * fast.batch
 
 
 def test_what_the_user_set_stays():
-    choice = choose(size(200), taken=("batch",))
-    assert "batch" not in choice.settings
+    choice = choose(size(200), taken=("batch_size",))
+    assert "batch_size" not in choice.settings
     assert "holdout" in choice.settings
     # the steps are the budget: no further members are trained with it
     assert choose(size(200), taken=("steps",)) == Choice()
@@ -77,16 +77,16 @@ def test_what_the_user_set_stays():
 
 def test_a_later_rule_wins_and_every_reason_is_told():
     def first(_):
-        return Choice({"batch": 1, "lr": 0.1}, 2, "ecdf", ("one",), ("careful",))
+        return Choice({"batch_size": 1, "lr": 0.1}, 2, "ecdf", ("one",), ("careful",))
 
     def second(_):
-        return Choice({"batch": 2}, augmenter="mean", reasons=("two",))
+        return Choice({"batch_size": 2}, augmenter="mean", reasons=("two",))
 
     def silent_rule(_):
         return None
 
     found = choose(size(9), rules=(first, silent_rule, second))
-    assert found.settings == {"batch": 2, "lr": 0.1}
+    assert found.settings == {"batch_size": 2, "lr": 0.1}
     assert (found.ensemble, found.augmenter) == (2, "mean")
     assert found.told == "one; two"
     assert found.warnings == ("careful",)
@@ -162,7 +162,7 @@ def test_a_rule_may_choose_the_augmenter_unless_it_is_named(monkeypatch):
     monkeypatch.setattr(autoconfig.choose, "__defaults__", ((), rule))
     for named, used in (("auto", "ecdf"), ("mean", "mean")):
         model = AugMask(augmenter=named, options=NETWORK, device="cpu")
-        made = make_ready(model, make_frame(200), None, None, silent)
+        made = prepare_fit(model, make_frame(200), None, None, silent)
         assert made.augmenter == used
 
 

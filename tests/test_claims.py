@@ -111,14 +111,14 @@ CLAIMS = {
     "dtype of a constant": put(("column", "land"), "dtype", value="timedelta64[s]"),
     "bounds": put(("column", "age"), "high", value=10**400),
     "levels": put(("column", "job"), "levels", value=["smith", 3, True]),
-    "rules of one word": put("rules", value="own"),
-    "rules of a number": put("rules", value=5),
-    "order of nothing": put("rules", value=[{"order": "kg <= job"}]),
+    "rules of one word": put("constraints", value="own"),
+    "rules of a number": put("constraints", value=5),
+    "order of nothing": put("constraints", value=[{"order": "kg <= job"}]),
     "combination of lists": put(
         "rules", value=[{"combination": ["job", "grade"], "levels": [[[]], [[]]]}]
     ),
-    "holes of nothing": put("holes", "factors", value=[{"columns": [0]}]),
-    "holes of all": put("holes", "levels", value=[[{}]] * 9),
+    "holes of nothing": put("missing_model", "factors", value=[{"columns": [0]}]),
+    "holes of all": put("missing_model", "levels", value=[[{}]] * 9),
     "augmenter": put("parameters", "augmenter", value=["lgbm-s"]),
     "supervise": put("parameters", "supervise", value={}),
     "seed": put("parameters", "seed", value=-3),
@@ -170,8 +170,8 @@ ARRAYS = {
     "a scaling of texts": replaced("codec/", np.zeros((2, 2), np.uint8)),
     "histories of two lengths": replaced("history/", np.zeros(1000)),
     "a history of a matrix": replaced("history/", np.zeros((2, 2))),
-    "edges that are no row": replaced("holes/edges", np.zeros((2, 2))),
-    "edges that fall": replaced("holes/edges", np.array([3.0, np.nan, 1.0])),
+    "edges that are no row": replaced("missing_model/edges", np.zeros((2, 2))),
+    "edges that fall": replaced("missing_model/edges", np.array([3.0, np.nan, 1.0])),
     "no history": lambda arrays: [
         arrays.pop(name) for name in list(arrays) if name.startswith("history/")
     ],

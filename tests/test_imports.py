@@ -16,7 +16,7 @@ ROOT = Path(augmask.__file__).parent
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
     ["errors", "rng", "versions"],
-    ["progress", "files", "notebook", "peers", "values"],
+    ["progress", "files", "notebook", "plugins", "values"],
     ["table"],
     ["missing"],
     ["augmentation"],
@@ -27,17 +27,16 @@ ORDER = [
     ["diffusion"],
     ["train"],
     ["sample"],
-    ["baselines"],
     ["evaluation"],
     ["report"],
     ["artifact", "claims"],
     ["store"],
-    ["fitting"],
+    ["prepare"],
     ["model"],
-    ["imputer", "theory", "together"],
+    ["imputer", "many_models"],
     ["demo"],
     ["console"],
-    ["bench", "cli_rows"],
+    ["cli_rows"],
     ["cli"],
 ]
 RANK = {part: i for i, parts in enumerate(ORDER) for part in parts}

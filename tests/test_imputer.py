@@ -33,7 +33,7 @@ def holed(n: int = 40) -> np.ndarray:
 @pytest.mark.parametrize("draws", [1, 3])
 def test_an_array_keeps_what_it_has_and_has_no_hole(draws):
     x = holed()
-    found = tiny(draws=draws).fit(x).transform(x)
+    found = tiny(n_draws=draws).fit(x).transform(x)
     seen = ~np.isnan(x)
     np.testing.assert_array_equal(found[seen], x[seen])
     assert np.isfinite(found).all()
@@ -44,7 +44,7 @@ def test_means_spread_less_than_draws():
     hole = np.isnan(x)
     longer = {"steps": 300, "batch": 128, "width": 32, "depth": 2}
     one, many = (
-        tiny(draws=m, options=longer).fit(x).transform(x)[hole] for m in (1, 20)
+        tiny(n_draws=m, options=longer).fit(x).transform(x)[hole] for m in (1, 20)
     )
     assert many.std() < 0.6 * one.std()
 

@@ -34,7 +34,7 @@ TINY = {
     "width": 16,
     "depth": 1,
     "time_width": 8,
-    "batch": 32,
+    "batch_size": 32,
     "sampling_steps": 4,
     "warmup": 5,
 }
@@ -186,8 +186,8 @@ def test_every_strategy_gives_complete_rows(augmenter, supervise):
 def test_a_hole_that_is_a_level_comes_back_as_a_hole():
     frame = make_frame(200, holes=0.5)[["kg", "job", "age", "smokes"]]
     enough = {"steps": 300, "lr": 3e-3, "ema": 0.98, "sampling_steps": 20}
-    enough |= {"width": 64, "time_width": 32, "batch": 128}
-    kept = {"kg": {"hole": "level"}, "job": {"hole": "level"}}
+    enough |= {"width": 64, "time_width": 32, "batch_size": 128}
+    kept = {"kg": {"missing_as": "level"}, "job": {"missing_as": "level"}}
     share = make_model(options=enough).fit(frame, kept).sample(300).isna().mean()
     # about half; five seeds gave 0.46 to 0.55
     assert share[["kg", "job"]].between(0.3, 0.7).all()
@@ -348,7 +348,7 @@ WRONG = {
         {"backbone": "tabdiff", "options": {"anneal": "false"}},
         "anneal must be true or false, got 'false'",
     ),
-    "solver": ({"options": {"solver": "heun"}}, "'euler', 'multistep'"),
+    "solver": ({"options": {"solver": "heun"}}, "'euler', 'dpmpp_2m'"),
     "too many sampling steps": (
         {"backbone": "tabddpm", "options": {"sampling_steps": 2000}},
         "steps must be between 1 and 1000",
@@ -370,7 +370,7 @@ def test_wrong_parameters_are_errors_before_any_work(name, monkeypatch):
     def never(*args):
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("augmask.fitting.read_frame", never)
+    monkeypatch.setattr("augmask.prepare.read_frame", never)
     with pytest.raises(UsageError, match=message):
         make_model(**changes).fit(make_frame())
 
@@ -448,14 +448,14 @@ def test_a_run_shorter_than_one_look_has_a_history(monkeypatch):
 
 @pytest.mark.parametrize("preset", ["paper", "best", "balanced", "fast"])
 def test_auto_takes_the_papers_augmenter_and_the_file_names_it(tmp_path, preset):
-    rule = "lgbm-s"
-    tiny = {"steps": 2, "batch": 32, "width": 8, "depth": 1, "time_width": 8}
+    constraint = "lgbm-s"
+    tiny = {"steps": 2, "batch_size": 32, "width": 8, "depth": 1, "time_width": 8}
     model = AugMask(preset=preset, options=tiny, device="cpu")
     model.fit(make_frame())
-    assert (model.augmenter, model.augmenter_) == ("auto", rule)
+    assert (model.augmenter, model.augmenter_) == ("auto", constraint)
     model.save(tmp_path / "m.augmask")
-    assert load(tmp_path / "m.augmask").augmenter_ == rule
-    same = AugMask(augmenter=rule, preset=preset, options=tiny, device="cpu")
+    assert load(tmp_path / "m.augmask").augmenter_ == constraint
+    same = AugMask(augmenter=constraint, preset=preset, options=tiny, device="cpu")
     same.fit(make_frame())
     pd.testing.assert_frame_equal(same.sample(20), model.sample(20))
 
@@ -466,7 +466,7 @@ def test_a_loaded_model_is_the_model(tmp_path, augmenter):
     frame = make_frame().assign(id=range(80))
     model = make_model(augmenter=augmenter, seed=4)
     with pytest.warns(AugMaskWarning):
-        model.fit(frame, {"kg": {"hole": "level"}})
+        model.fit(frame, {"kg": {"missing_as": "level"}})
     model.save(path)
     twin = load(path)
     pd.testing.assert_frame_equal(twin.sample(40, seed=2), model.sample(40, seed=2))
@@ -493,7 +493,7 @@ def test_a_loaded_model_is_the_model(tmp_path, augmenter):
             "augmenter": "ecdf",
             # what numpy counts is as good
             "seed": np.int64(2),
-            "options": TINY | {"anneal": np.False_, "batch": np.int64(16)},
+            "options": TINY | {"anneal": np.False_, "batch_size": np.int64(16)},
         },
     ],
     ids=["plain", "auto", "balanced", "all", "ensemble", "tabdiff"],
@@ -585,8 +585,8 @@ def test_the_learned_warp_is_in_the_history_and_in_the_file(tmp_path):
 
 
 UNWRITABLE = {
-    "a NaN code": ({"x": {"holes": [float("nan")]}}, {}, "holes of column 'x'"),
-    "an infinite code": ({"x": {"holes": [1e400]}}, {}, "holes of column 'x'"),
+    "a NaN code": ({"x": {"na_values": [float("nan")]}}, {}, "holes of column 'x'"),
+    "an infinite code": ({"x": {"na_values": [1e400]}}, {}, "holes of column 'x'"),
     "an infinite level": ({"y": {"levels": ["a", "b", 1e400]}}, {}, "levels of column"),
 }
 
@@ -624,7 +624,7 @@ def test_parameters_of_numpy_are_written(tmp_path):
 
 BOUNDS = {
     "n": lambda model: model.sample(10**12),
-    "draws": lambda model: model.impute(pd.DataFrame({"x": [1.0]}), draws=10**9),
+    "n_draws": lambda model: model.impute(pd.DataFrame({"x": [1.0]}), draws=10**9),
     "seed": lambda model: model.sample(1, seed=10**5000),
 }
 
@@ -639,7 +639,7 @@ def test_numbers_that_no_machine_serves_are_refused(name):
 
 @pytest.mark.parametrize(
     ("options", "ensemble"),
-    [({"batch": 10**9}, 1), ({"sampling_batch": 10**8}, 1), ({}, 10**6)],
+    [({"batch_size": 10**9}, 1), ({"sampling_batch": 10**8}, 1), ({}, 10**6)],
 )
 def test_sizes_that_no_machine_serves_are_refused(options, ensemble):
     frame = pd.DataFrame({"x": [1.5, None, 2.5, 3] * 9, "y": ["a", "b", None, "b"] * 9})

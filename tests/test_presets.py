@@ -71,8 +71,8 @@ def test_paper_is_as_printed(backbone):
     assert (settings.solver or build.solvers[0]) == printed.pop("sampler")
     assert {k: getattr(settings, k) for k in printed} == printed
     # for all backbones alike
-    assert (settings.steps, settings.batch) == (30_000, 4096)
-    assert (settings.ties, settings.draws) == ("middle", "one")
+    assert (settings.steps, settings.batch_size) == (30_000, 4096)
+    assert (settings.ties, settings.completions) == ("middle", "one")
     # no cell is kept from the loss, nothing stops early
     assert (settings.holdout, settings.patience) == (0.0, 0)
 
@@ -84,7 +84,7 @@ def test_best_has_the_papers_sizes():
         for name in sizes:
             assert best.network[name] == paper.network[name]
         assert (best.steps, best.batch) == (paper.steps, paper.batch)
-        assert (best.ties, best.draws) == ("spread", "stack:4")
+        assert (best.ties, best.completions) == ("spread", "stack:4")
 
 
 def test_auto_goes_by_the_device():

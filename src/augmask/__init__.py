@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from augmask.diffusion.reduce import observed_mean
     from augmask.evaluation.evaluate import evaluate
     from augmask.imputer import AugMaskImputer
+    from augmask.many_models import fit_many
     from augmask.missing.simulate import ampute
     from augmask.model import AugMask, load
     from augmask.sample.multiple import pool
     from augmask.table.infer import infer_schema
     from augmask.table.schema import Schema
-    from augmask.together import fit_together
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "ampute",
     "augment",
     "evaluate",
-    "fit_together",
+    "fit_many",
     "infer_schema",
     "load",
     "observed_mean",
@@ -49,7 +49,7 @@ _HOME = {
     "ampute": "augmask.missing.simulate",
     "augment": "augmask.augmentation.frame",
     "evaluate": "augmask.evaluation.evaluate",
-    "fit_together": "augmask.together",
+    "fit_many": "augmask.many_models",
     "infer_schema": "augmask.table.infer",
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from augmask.table.carrier import Table
+from augmask.table.table import Table
 
 # A table of fewer rows is overfitted by one long run: see docs/presets.md.
 SMALL_ROWS = 1_500
@@ -124,7 +124,7 @@ def small(size: Size) -> Choice | None:
     changes: dict[str, Any] = {
         "steps": steps,
         "warmup": steps // 10,
-        "batch": SMALL_BATCH,
+        "batch_size": SMALL_BATCH,
         # every cell counts here, and so few would say nothing about the rest
         "holdout": 0.0,
     }

@@ -17,11 +17,11 @@ import torch
 
 from augmask.config import SUPERVISE, Settings
 from augmask.diffusion import build_members
-from augmask.missing.learned import draw_holes
+from augmask.missing.learned import draw_missing
 from augmask.missing.model import MissingModel
-from augmask.sample.rules import Rule
-from augmask.table.carrier import Layout
+from augmask.sample.constraints import Constraint
 from augmask.table.encode import Codec
+from augmask.table.table import Layout
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -127,7 +127,9 @@ def check_edges(arrays: Arrays) -> None:
             raise ValueError(f"its bins {name!r} have no order")
 
 
-def rehearse(codec: Codec, holes: MissingModel, rules: Sequence[Rule]) -> None:
+def rehearse(
+    codec: Codec, holes: MissingModel, constraints: Sequence[Constraint]
+) -> None:
     """Decode, encode and empty a few rows, every level among them; raise as it may."""
     layout = codec.layout
     n = max([len(SCORES), *layout.cards])
@@ -140,8 +142,8 @@ def rehearse(codec: Codec, holes: MissingModel, rules: Sequence[Rule]) -> None:
     whole = [c.label for c in codec.schema if c.learned and not c.gated]
     if rows[whole].isna().to_numpy().any():
         raise ValueError("its rows have holes")
-    draw_holes(holes, rows, np.random.default_rng(0))
-    for rule in rules:
+    draw_missing(holes, rows, np.random.default_rng(0))
+    for constraint in constraints:
         # a function of the user's own is not the file's
-        if rule.columns:
-            rule.holds(rows)
+        if constraint.columns:
+            constraint.holds(rows)

@@ -80,7 +80,7 @@ def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
     return read_settings(texts, keywords_of(backbone))
 
 
-def _parse_rules(texts: list[str] | None) -> list[str | list[str]]:
+def _parse_constraints(texts: list[str] | None) -> list[str | list[str]]:
     """Return orders as they are, and "city, zip" as the combination of both."""
     return [
         [name.strip() for name in text.split(",")]
@@ -120,7 +120,7 @@ def inspect(
     from augmask.missing.describe import describe
     from augmask.sample.suggest import orders_note, suggest_orders
     from augmask.table.frames import read_frame
-    from augmask.table.infer import hole_mask, infer_schema
+    from augmask.table.infer import infer_schema, missing_mask
     from augmask.table.link_search import with_links
     from augmask.table.notes import absence_findings
 
@@ -129,7 +129,7 @@ def inspect(
         check_apart("--save-schema", save_schema, data)
     frame = read_frame(data)
     found = with_links(frame, infer_schema(frame, schema))
-    facts = describe(frame, hole_mask(frame, found))
+    facts = describe(frame, missing_mask(frame, found))
     if save_schema is not None:
         found.to_toml(save_schema)
     orders = suggest_orders(frame, found)
@@ -139,7 +139,7 @@ def inspect(
                 "columns": [column.to_dict() for column in found],
                 "missing": facts.to_dict(),
                 "not_applicable": absence_findings(found),
-                "rules": orders,
+                "constraints": orders,
                 "notes": found.notes(),
             }
         )
@@ -190,9 +190,12 @@ def fit(
         int | None,
         typer.Option(help="models to train; rows come from each in turn"),
     ] = None,
-    rules: Annotated[
+    constraints: Annotated[
         list[str] | None,
-        typer.Option("--rule", help="what every row keeps, e.g. --rule 'start <= end'"),
+        typer.Option(
+            "--constraint",
+            help="what every row keeps, e.g. --constraint 'start <= end'",
+        ),
     ] = None,
     private: Annotated[
         bool,
@@ -200,7 +203,7 @@ def fit(
     ] = False,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="any other setting, e.g. --set draws=stack:8"),
+        typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -231,7 +234,14 @@ def fit(
         ensemble="auto" if ensemble is None else ensemble,
     )
     with noting(as_json) as notes, reporting(as_json) as progress:
-        given = (data, schema, max_minutes, checkpoint, progress, _parse_rules(rules))
+        given = (
+            data,
+            schema,
+            max_minutes,
+            checkpoint,
+            progress,
+            _parse_constraints(constraints),
+        )
         model.fit(*given, private)
     if parallel.follows():
         return
@@ -334,7 +344,7 @@ def report(
     check_apart("--out", out, real, synthetic, model, test, schema)
     fitted: Any = None
     known: Any = schema
-    rule = "lgbm-s"
+    fill = "lgbm-s"
     if model is not None:
         from augmask.augmentation import AUGMENTERS
         from augmask.model import load
@@ -343,13 +353,13 @@ def report(
         known = fitted.schema_ if schema is None else schema
         # A rule of one's own is not in the file, and a placeholder is no draw to score.
         if fitted.augmenter_ in AUGMENTERS and fitted.augmenter_ != "zero":
-            rule = fitted.augmenter_
+            fill = fitted.augmenter_
     with reporting(as_json) as progress:
         scores = evaluate(
             *(real, synthetic, test, target),
             schema=known,
             seed=seed,
-            fill=rule,
+            fill=fill,
             progress=progress,
         )
         write_report(out, scores, fitted, show, progress)

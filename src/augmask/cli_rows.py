@@ -99,7 +99,7 @@ def impute(
     model_file: ModelFile,
     data: Data,
     out: RowsFile,
-    draws: Annotated[
+    n_draws: Annotated[
         int, typer.Option(help="completions, below each other and numbered in `draw`")
     ] = 1,
     csv_safe: CsvSafe = False,
@@ -120,15 +120,15 @@ def impute(
     frame = read_frame(data)
     with noting(as_json) as notes, reporting(as_json) as progress:
         found = load(model_file, device).impute(
-            frame, draws=draws, seed=seed, progress=progress
+            frame, n_draws=n_draws, seed=seed, progress=progress
         )
         full: pd.DataFrame = found.long() if isinstance(found, Imputations) else found
         rows = write_frames([full], out, csv_safe=csv_safe)
     facts = {
         "rows": rows,
         "file": str(out),
-        "holes": full.attrs["filled"],
-        "draws": draws,
+        "filled": full.attrs["filled"],
+        "n_draws": n_draws,
         "seconds": round(time.monotonic() - began, 1),
         "notes": notes,
     }
@@ -136,7 +136,7 @@ def impute(
         print_json(facts)
     else:
         typer.echo(
-            f"{out}: {facts['holes']:,} holes filled"
-            + (f" {draws} times" if draws > 1 else "")
+            f"{out}: {facts['filled']:,} missing cells filled"
+            + (f" {n_draws} times" if n_draws > 1 else "")
             + f", {rows:,} rows in {facts['seconds']} s"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
-from augmask.augmentation.draws import Draws
+from augmask.augmentation.completions import CompletionPlan
 from augmask.errors import UsageError, did_you_mean
 from augmask.values import ValueKind
 
@@ -19,20 +19,24 @@ STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
     "AugMask": ("lgbm-s", "observed"),
 }
 SUPERVISE = ("observed", "all")
-TIES = ("middle", "spread")
+TIES = ("midpoint", "dequantize")
 LINKS = ("ignore", "keep")
 PRODUCTS = ("auto", "bf16", "tf32")
 FUSE = ("auto", "always", "never")
 # Compiling takes some 20 seconds on a GPU; a run should last longer than that.
 WORTH_FUSING = 5_000
 ROWS_WORTH_FUSING = 5_000_000
-CHOICES = {"ties": TIES, "links": LINKS, "products": PRODUCTS, "fuse": FUSE}
-MAY_BE_ZERO = ("holdout", "patience", "warmup", "resident")
+CHOICES = {"ties": TIES, "links": LINKS, "matmul_precision": PRODUCTS, "compile": FUSE}
+MAY_BE_ZERO = ("holdout", "patience", "warmup", "max_device_gib")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 MOST = 1_000_000_000  # of anything that is counted
 # Beyond these a run is a slip of the pen, or a file that was tampered with.
-AT_MOST = {"sampling_steps": 5_000, "sampling_batch": 1_000_000, "batch": 10_000_000}
+AT_MOST = {
+    "sampling_steps": 5_000,
+    "sampling_batch": 1_000_000,
+    "batch_size": 10_000_000,
+}
 
 
 @dataclass(frozen=True)
@@ -42,17 +46,17 @@ class Settings:
     Parameters
     ----------
     ties : str
-        What equal numbers of a column are to the network: one point (`middle`, the
-        paper), or spread over the normal scores that they share (`spread`).
+        What equal numbers of a column are to the network: one point (`midpoint`, the
+        paper), or spread over the normal scores that they share (`dequantize`).
     links : str
         Columns that are nearly functions of others: learned like any (`ignore`, the
         paper), or generated so that the relation holds as often (`keep`).
-    batch, steps : int
+    batch_size, steps : int
         Rows a step, and how many steps.
     lr, warmup, beta2, ema : float, int, float, float
         Peak learning rate, steps to reach it, decay of AdamW's second moment, decay of
         the weight average.
-    draws : str
+    completions : str
         How many completions of the holes are trained on: `one` (the paper), `stack:4`,
         `cycle:10`, `anchor:30:0.8`.
     holdout : float
@@ -63,54 +67,54 @@ class Settings:
         Steps of the sampler, and which of the backbone's; empty for its published one.
     sampling_batch : int
         Rows generated at once.
-    products : {"auto", "bf16", "tf32"}
+    matmul_precision : {"auto", "bf16", "tf32"}
         How the hidden layers multiply. `auto` is bf16 on a CUDA device that has it, and
         elsewhere `tf32`, which on a CPU is plain float32.
-    fuse : {"auto", "always", "never"}
+    compile : {"auto", "always", "never"}
         Whether torch compiles the loss, and the sampler's step, into fused kernels;
         `auto` does so on a CUDA device for long runs and millions of rows.
-    resident : float
+    max_device_gib : float
         GiB of the device that the table may take; a larger table stays in the host's
         memory, and batches of it are gathered ahead of the training.
     network : mapping
         What the backbone is built with, by the names of its own keywords.
     """
 
-    ties: str = "middle"
+    ties: str = "midpoint"
     links: str = "ignore"
-    batch: int = 4096
+    batch_size: int = 4096
     steps: int = 30_000
     lr: float = 1e-3
     warmup: int = 0
     beta2: float = 0.999
     ema: float = 0.999
-    draws: str = "one"
+    completions: str = "one"
     holdout: float = 0.0
     patience: int = 0
     sampling_steps: int = 200
     solver: str = ""
     sampling_batch: int = 16_384
-    products: str = "auto"
-    fuse: str = "auto"
-    resident: float = 4.0
+    matmul_precision: str = "auto"
+    compile: str = "auto"
+    max_device_gib: float = 4.0
     network: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, kind in _kinds().items():
             object.__setattr__(self, name, kind.checked(name, getattr(self, name)))
-        Draws.parse(self.draws)
+        CompletionPlan.parse(self.completions)
 
     def compiled(self, device: str) -> bool:
         """Whether the loss is compiled on a device of that type."""
-        if self.fuse == "auto":
+        if self.compile == "auto":
             return device == "cuda" and self.steps >= WORTH_FUSING
-        return self.fuse == "always"
+        return self.compile == "always"
 
     def compiled_sampling(self, device: str, n: int) -> bool:
         """Whether the step of the sampler is compiled for `n` rows."""
-        if self.fuse == "auto":
+        if self.compile == "auto":
             return device == "cuda" and n >= ROWS_WORTH_FUSING
-        return self.fuse == "always"
+        return self.compile == "always"
 
     def replace(
         self, changes: Mapping[str, Any], network: Collection[str] | None = ()

@@ -34,7 +34,7 @@ def resolve_device(device: str) -> torch.device:
     return found
 
 
-def multiplies_in_bf16(products: str, device: torch.device) -> bool:
+def uses_bf16(products: str, device: torch.device) -> bool:
     """Whether hidden layers multiply in bfloat16, see `Settings.products`."""
     if products == "auto" and device.type == "cuda":
         # older ones know the type, and are slow with it
@@ -43,7 +43,7 @@ def multiplies_in_bf16(products: str, device: torch.device) -> bool:
 
 
 @contextmanager
-def fast_products(device: torch.device) -> Iterator[None]:
+def fast_matmul(device: torch.device) -> Iterator[None]:
     """Allow TF32 matrix products on CUDA for a while, and put the setting back."""
     if device.type != "cuda":
         yield

@@ -29,7 +29,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         holes better than CDTD (docs/impute.md).
     random_state : int
         Seed of the training and of the draws.
-    draws : int
+    n_draws : int
         1 for a draw, which keeps the spread of a column. More for the mean (else the
         likeliest level) of so many, which is nearer to the truth cell by cell.
 
@@ -59,7 +59,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         options: Mapping[str, Any] | None = None,
         device: str = "auto",
         random_state: int = 0,
-        draws: int = 1,
+        n_draws: int = 1,
     ) -> None:
         self.backbone = backbone
         self.augmenter = augmenter
@@ -67,7 +67,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         self.options = options
         self.device = device
         self.random_state = random_state
-        self.draws = draws
+        self.n_draws = n_draws
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from a table with holes; `y` is ignored."""
@@ -103,7 +103,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         check_is_fitted(self)
         frame = self._checked(X, reset=False)
         if self.model_ is not None:
-            found = self.model_.impute(frame, self.draws, self.random_state)
+            found = self.model_.impute(frame, self.n_draws, self.random_state)
             frame = found if isinstance(found, pd.DataFrame) else found.best()
         if self.constant_:
             frame = frame.fillna(self.constant_)

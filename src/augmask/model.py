@@ -18,20 +18,25 @@ from augmask.errors import (
     UsageError,
 )
 from augmask.files import check_writable
-from augmask.fitting import Ready, make_ready, whole_number
 from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
+from augmask.prepare import FitSetup, prepare_fit, whole_number
 from augmask.progress import Progress, silent
-from augmask.sample.generate import check_missing, generate, holed, suited_holes
+from augmask.sample.constraints import Constraint
+from augmask.sample.generate import (
+    adjusted_missing_model,
+    check_missing,
+    generate,
+    holed,
+)
 from augmask.sample.impute import impute
 from augmask.sample.multiple import Imputations
-from augmask.sample.rules import Rule
 from augmask.sample.source import Source
 from augmask.sample.stream import check_output, write_frames
 from augmask.store import Stored, fingerprint, packed, restore
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.loop import Run, all_or_raise, train, train_together
+from augmask.train.loop import Run, all_or_raise, train, train_many
 
 
 class AugMask(BaseEstimator):  # type: ignore[misc]
@@ -97,8 +102,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     np.False_
     """
 
-    rules_: tuple[Rule, ...]
-    _suited_holes: MissingModel | None
+    constraints_: tuple[Constraint, ...]
+    _adjusted_missing_model: MissingModel | None
     _given: dict[str, Any]
 
     def __init__(
@@ -128,7 +133,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         max_minutes: float | None = None,
         checkpoint: str | Path | None = None,
         progress: Progress = silent,
-        rules: Any = None,
+        constraints: Any = None,
         private_extremes: bool = False,
     ) -> Self:
         """Learn from an incomplete table.
@@ -146,7 +151,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             exists and belongs to the same data, settings and seed.
         progress : callable
             Called as `progress(phase, done, total, numbers)`.
-        rules : sequence, optional
+        constraints : sequence, optional
             What every generated row keeps: an order of columns ("start <= end"), a
             list of columns that come only in combinations that were seen, or a
             function from a frame to one boolean per row. The table is checked.
@@ -170,18 +175,18 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                         f"ensemble={self.ensemble!r}; leave one of them out"
                     )
             alone = checkpoint is not None
-            given = (self, data, schema, max_minutes, report, rules)
-            ready = make_ready(*given, alone, private_extremes)
+            given = (self, data, schema, max_minutes, report, constraints)
+            ready = prepare_fit(*given, alone, private_extremes)
             saved = self._checkpoint(checkpoint, ready)
             if len(ready.trainers) == 1:
                 runs = [train(ready.trainer, ready.seconds, report, saved)]
             else:
-                found = train_together(ready.trainers, report, ready.seconds)
+                found = train_many(ready.trainers, report, ready.seconds)
                 runs = all_or_raise(found)
             self._take(ready, runs)
         return self
 
-    def _take(self, ready: Ready, runs: Sequence[Run]) -> None:
+    def _take(self, ready: FitSetup, runs: Sequence[Run]) -> None:
         """Keep what was learned."""
         if not all(run.history for run in runs):
             raise UsageError(
@@ -195,7 +200,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self.ensemble_ = len(runs)
         self.training_["members"] = len(runs)
         self.training_["chosen"] = ready.choice.told
-        self._set_wishes(ready.holes, ready.rules)
+        self._set_wishes(ready.holes, ready.constraints)
 
     def sample(
         self,
@@ -241,15 +246,17 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         if n is not None:
             n = whole_number("n", n, 1)
         check_missing(missing)
-        frames = generate(source, n, where, self.rules_, progress)
+        frames = generate(source, n, where, self.constraints_, progress)
         return frames if missing is None else holed(frames, self._suited(), seed)
 
     def _suited(self) -> MissingModel:
         """Return the learned holes, suited to the rows that this model gives."""
-        if self._suited_holes is None:
+        if self._adjusted_missing_model is None:
             source = self._source(self.seed)
-            self._suited_holes = suited_holes(source, self.rules_, self.holes_)
-        return self._suited_holes
+            self._adjusted_missing_model = adjusted_missing_model(
+                source, self.constraints_, self.missing_model_
+            )
+        return self._adjusted_missing_model
 
     def _source(self, seed: int) -> Source:
         """Return what rows are drawn from, on the device of this model."""
@@ -275,7 +282,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         """
         check_output(path)
         source = self._source(seed)
-        if n is None or where is not None or missing is not None or self.rules_:
+        if n is None or where is not None or missing is not None or self.constraints_:
             frames = self.sample_batches(n, seed, progress, where, missing)
             return write_frames(frames, path, csv_safe=csv_safe)
         # what is plain can be decoded while the next rows are drawn
@@ -283,7 +290,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         return write_frames(batches, path, source.frame_of, csv_safe)
 
     def impute(
-        self, data: Any, draws: int = 1, seed: int = 0, progress: Progress = silent
+        self, data: Any, n_draws: int = 1, seed: int = 0, progress: Progress = silent
     ) -> pd.DataFrame | Imputations:
         """Fill the holes of any rows of such a table; all other cells stay.
 
@@ -291,7 +298,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         ----------
         data : DataFrame, polars frame, Arrow table or path
             Rows with holes, whether they were learned from or not.
-        draws : int
+        n_draws : int
             How many completions; each hole is drawn given the row's other cells.
         seed : int
             The same seed gives the same completions.
@@ -304,9 +311,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             `attrs["filled"]` of a frame says how many cells were.
         """
         source = self._source(seed)
-        draws = whole_number("draws", draws, 1)
-        found = impute(data, source, draws, progress)
-        return found[0] if draws == 1 else found
+        n_draws = whole_number("n_draws", n_draws, 1)
+        found = impute(data, source, n_draws, progress)
+        return found[0] if n_draws == 1 else found
 
     def save(self, path: str | Path) -> None:
         """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
@@ -327,8 +334,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             self.backbone_,
             self.history_,
             self.training_,
-            self.holes_,
-            self.rules_,
+            self.missing_model_,
+            self.constraints_,
         )
         write_artifact(path, *packed(stored))
 
@@ -353,13 +360,15 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
 
     # -- the parts of fit -------------------------------------------------------
 
-    def _checkpoint(self, path: str | Path | None, ready: Ready) -> Checkpoint | None:
+    def _checkpoint(
+        self, path: str | Path | None, ready: FitSetup
+    ) -> Checkpoint | None:
         if path is None:
             return None
         facts = [self.backbone, ready.augmenter, self.supervise, self.seed]
         return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
 
-    def _set_fitted(self, made: Ready | Stored) -> None:
+    def _set_fitted(self, made: FitSetup | Stored) -> None:
         self.codec_, self.schema_ = made.codec, made.codec.schema
         self.layout_ = made.layout
         self.backbone_ = made.backbone
@@ -378,10 +387,12 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             "stopped": runs[0].stopped,
         }
 
-    def _set_wishes(self, holes: MissingModel, rules: tuple[Rule, ...]) -> None:
-        self.holes_ = holes
-        self._suited_holes = None
-        self.rules_ = rules
+    def _set_wishes(
+        self, holes: MissingModel, constraints: tuple[Constraint, ...]
+    ) -> None:
+        self.missing_model_ = holes
+        self._adjusted_missing_model = None
+        self.constraints_ = constraints
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "backbone_"):
@@ -392,7 +403,7 @@ def load(
     path: str | Path,
     device: str = "auto",
     backbone: Any = None,
-    rules: Sequence[Any] = (),
+    constraints: Sequence[Any] = (),
 ) -> AugMask:
     """Read a model file; nothing in it is executed.
 
@@ -404,11 +415,11 @@ def load(
     backbone : callable or module, optional
         The backbone that the model was made with, if it was one of your own: a file
         cannot carry code.
-    rules : sequence of callable
+    constraints : sequence of callable
         The functions among the rules that the model was fitted with.
     """
     manifest, arrays = read_artifact(path)
-    stored = restore(path, manifest, arrays, backbone, rules)
+    stored = restore(path, manifest, arrays, backbone, constraints)
     try:
         model = AugMask(**stored.parameters, device=device)
     except TypeError as error:
@@ -418,5 +429,5 @@ def load(
     model.ensemble_ = int(stored.training["members"])
     model.history_ = stored.history
     model.training_ = stored.training
-    model._set_wishes(stored.holes, stored.rules)
+    model._set_wishes(stored.holes, stored.constraints)
     return model

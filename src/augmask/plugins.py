@@ -24,7 +24,8 @@ def plugins(group: str) -> dict[str, Callable[[], Any]]:
     >>> plugins("augmask.no_such_group")
     {}
     """
-    return {
-        name: lambda point=point: point.load()()
-        for name, point in entry_points_of(group).items()
-    }
+
+    def maker(point: EntryPoint) -> Callable[[], Any]:
+        return lambda: point.load()()
+
+    return {name: maker(point) for name, point in entry_points_of(group).items()}

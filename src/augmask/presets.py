@@ -15,26 +15,26 @@ from augmask.config import Settings
 from augmask.errors import UsageError, did_you_mean
 
 _BALANCED = {
-    "ties": "spread",
+    "ties": "dequantize",
     "links": "keep",
-    "batch": 1024,
+    "batch_size": 1024,
     "steps": 12_000,
     "warmup": 500,
-    "draws": "stack:4",
+    "completions": "stack:4",
     "holdout": 0.01,
 }
 _FAST = {
-    "ties": "spread",
+    "ties": "dequantize",
     "links": "keep",
-    "batch": 512,
+    "batch_size": 512,
     "steps": 4_000,
     "warmup": 200,
-    "draws": "stack:4",
+    "completions": "stack:4",
     "holdout": 0.01,
 }
 
 _PAPER = {"sampling_batch": 65_536}
-_BEST = _PAPER | {"ties": "spread", "draws": "stack:4"}
+_BEST = _PAPER | {"ties": "dequantize", "completions": "stack:4"}
 
 PRESETS: dict[str, Settings] = {
     "paper": Settings().replace(_PAPER),
@@ -70,7 +70,7 @@ _PRINTED: dict[str, dict[str, Any]] = {
 OWN: dict[str, dict[str, dict[str, Any]]] = {
     "paper": _PRINTED,
     "best": {
-        "cdtd": _PRINTED["cdtd"] | {"anchor": None, "solver": "multistep"},
+        "cdtd": _PRINTED["cdtd"] | {"anchor": None, "solver": "dpmpp_2m"},
         "tabdiff": _PRINTED["tabdiff"],
         "tabddpm": _PRINTED["tabddpm"] | {"clip": 1.0},
     },
@@ -83,13 +83,13 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
             "low_noise": 100.0,
             "beta2": 0.99,
             "sampling_steps": 60,
-            "solver": "multistep",
+            "solver": "dpmpp_2m",
         },
         "tabdiff": {
             "width": 512,
             "depth": 4,
             "sampling_steps": 60,
-            "solver": "multistep",
+            "solver": "dpmpp_2m",
         },
         "tabddpm": {
             "width": 512,
@@ -110,7 +110,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
             "beta2": 0.99,
             "ema": 0.995,
             "sampling_steps": 40,
-            "solver": "multistep",
+            "solver": "dpmpp_2m",
         },
         "tabdiff": {
             "width": 256,
@@ -120,7 +120,7 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
             "lr": 2e-3,
             "ema": 0.995,
             "sampling_steps": 40,
-            "solver": "multistep",
+            "solver": "dpmpp_2m",
         },
         "tabddpm": {
             "width": 256,

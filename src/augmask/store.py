@@ -28,10 +28,15 @@ from augmask.diffusion import build_members, keywords_of
 from augmask.diffusion.base import Backbone
 from augmask.errors import ArtifactError, DataError, UsageError
 from augmask.missing.model import MissingModel
-from augmask.sample.rules import Predicate, Rule, restored_rules, stored_rules
-from augmask.table.carrier import Layout, Table
+from augmask.sample.constraints import (
+    Constraint,
+    Predicate,
+    restored_constraints,
+    stored_constraints,
+)
 from augmask.table.encode import Codec
 from augmask.table.schema import Column, Schema
+from augmask.table.table import Layout, Table
 
 Arrays = dict[str, np.ndarray]
 OWN = "own:"  # starts the name of what the user brought
@@ -51,7 +56,7 @@ class Stored:
     history: pd.DataFrame
     training: dict[str, Any]
     holes: MissingModel
-    rules: tuple[Rule, ...]
+    constraints: tuple[Constraint, ...]
 
 
 def _name(part: Any) -> str:
@@ -138,9 +143,9 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
     arrays |= {f"codec/{k}": v for k, v in model.codec.arrays().items()}
     history = model.history.drop(columns="seconds", errors="ignore")
     arrays |= {f"history/{k}": v.to_numpy() for k, v in history.items()}
-    rules, combinations = stored_rules(model.rules)
-    arrays |= {f"rules/{k}": v for k, v in combinations.items()}
-    arrays |= {f"holes/{k}": v for k, v in model.holes.arrays().items()}
+    constraints, combinations = stored_constraints(model.constraints)
+    arrays |= {f"constraints/{k}": v for k, v in combinations.items()}
+    arrays |= {f"missing_model/{k}": v for k, v in model.holes.arrays().items()}
     manifest = {
         "parameters": _plain_parameters(model),
         "augmenter": _name(model.augmenter),
@@ -149,8 +154,8 @@ def packed(model: Stored) -> tuple[dict[str, Any], Arrays]:
         "layout": dataclasses.asdict(model.layout),
         "schema": model.codec.schema.to_dict(),
         "training": {k: v for k, v in model.training.items() if k != "seconds"},
-        "holes": model.holes.to_dict(),
-        "rules": rules,
+        "missing_model": model.holes.to_dict(),
+        "constraints": constraints,
     }
     return manifest, arrays
 
@@ -190,19 +195,19 @@ def _choose_backbone(path: str | Path, manifest: Mapping[str, Any], given: Any) 
     return given if own else named
 
 
-def _check_own_rules(
+def _check_own_constraints(
     path: str | Path, manifest: Mapping[str, Any], given: Sequence[Any]
 ) -> None:
     """Raise unless exactly the functions that a model was fitted with are given."""
-    stored = manifest.get("rules")
+    stored = manifest.get("constraints")
     known = stored if isinstance(stored, list) else []
-    found = [rule for rule in known if isinstance(rule, dict)]
-    wanted = {str(rule["own"]) for rule in found if "own" in rule}
+    found = [constraint for constraint in known if isinstance(constraint, dict)]
+    wanted = {str(constraint["own"]) for constraint in found if "own" in constraint}
     names = {Predicate(function).text for function in given}
     for name in sorted(wanted - names):
         raise UsageError(
             f"{path} was made with a rule of your own, {name}; "
-            "hand it over as load(path, rules=[...])"
+            "hand it over as load(path, constraints=[...])"
         )
     for name in sorted(names - wanted):
         raise UsageError(
@@ -216,11 +221,11 @@ def restore(
     manifest: Mapping[str, Any],
     arrays: Arrays,
     backbone: Any = None,
-    rules: Sequence[Any] = (),
+    constraints: Sequence[Any] = (),
 ) -> Stored:
     """Build what a model file holds, checking that its parts fit together."""
     chosen = _choose_backbone(path, manifest, backbone)
-    _check_own_rules(path, manifest, rules)
+    _check_own_constraints(path, manifest, constraints)
     try:
         parts: dict[str, Arrays] = {}
         for name, array in arrays.items():
@@ -253,12 +258,17 @@ def restore(
         _, built = build_members(chosen, layout, [0] * members, **settings.network)
         _load_weights(built, parts["weights"])
         check_history(parts["history"])
-        check_edges(parts.get("holes", {}))
-        holes = MissingModel.from_parts(manifest["holes"], parts.get("holes", {}))
+        check_edges(parts.get("missing_model", {}))
+        holes = MissingModel.from_parts(
+            manifest["missing_model"], parts.get("missing_model", {})
+        )
         if tuple(holes.columns_) != codec.schema.names:
             raise ValueError("its holes are not those of its columns")
-        kept = restored_rules(
-            manifest.get("rules", ()), parts.get("rules", {}), codec.schema, rules
+        kept = restored_constraints(
+            manifest.get("constraints", ()),
+            parts.get("constraints", {}),
+            codec.schema,
+            constraints,
         )
         rehearse(codec, holes, kept)
         return Stored(

@@ -64,10 +64,14 @@ def schemas() -> list[Any]:
     """Return what may be believed about columns, mostly nonsense."""
     return [
         *(None, None, None, {}, [], 5, "absent.toml", {"kg": "float"}, {"kg": "x"}),
-        *({"nobody": "float"}, {"kg": None}, {"kg": {"holes": [float("nan")]}}),
-        *({"kg": {"holes": [10**400]}}, {"kg": {"holes": [[1]]}}, {"kg": {"x": 1}}),
+        *({"nobody": "float"}, {"kg": None}, {"kg": {"na_values": [float("nan")]}}),
+        *(
+            {"kg": {"na_values": [10**400]}},
+            {"kg": {"na_values": [[1]]}},
+            {"kg": {"x": 1}},
+        ),
         *({"job": {"levels": ["a"]}}, {"job": {"levels": []}}, {"job": "integer"}),
-        *({"kg": {"decimals": -1}}, {"kg": {"hole": "level"}}, {5: "float"}),
+        *({"kg": {"decimals": -1}}, {"kg": {"missing_as": "level"}}, {5: "float"}),
         *({"day": "category"}, {"key": "category"}, {"land": "float"}, {None: "x"}),
     ]
 
@@ -100,12 +104,22 @@ class Calls:
             name = ["backbone", "augmenter", "supervise", "preset"][rng.integers(4)]
             given[name] = self._odd(rng)
         if rng.random() < 0.3:
-            settings = ["batch", "lr", "draws", "ema", "solver", "holdout", "ties"]
+            settings = [
+                "batch_size",
+                "lr",
+                "completions",
+                "ema",
+                "solver",
+                "holdout",
+                "ties",
+            ]
             given["options"] = TINY | {settings[rng.integers(7)]: self._odd(rng)}
         if rng.random() < 0.05:
             given["options"] = self._odd(rng)
         schema = self.schemas[rng.integers(len(self.schemas))]
-        more = self._some(rng, "rules", "max_minutes") if rng.random() < 0.3 else {}
+        more = (
+            self._some(rng, "constraints", "max_minutes") if rng.random() < 0.3 else {}
+        )
         return AugMask(**given).fit(self._frame(rng), schema, **more)
 
     def sample(self, rng: Rng) -> Any:
@@ -127,7 +141,7 @@ class Calls:
         return self.model.sample(where=self._frame(rng))
 
     def impute(self, rng: Rng) -> Any:
-        return self.model.impute(self._frame(rng), **self._some(rng, "draws", "seed"))
+        return self.model.impute(self._frame(rng), **self._some(rng, "n_draws", "seed"))
 
     def write(self, rng: Rng) -> Any:
         path = self._odd(rng) if rng.random() < 0.5 else "out.csv"
@@ -138,7 +152,7 @@ class Calls:
 
     def load(self, rng: Rng) -> Any:
         path = self._odd(rng) if rng.random() < 0.6 else self.file
-        return am.load(path, **self._some(rng, "device", "backbone", "rules"))
+        return am.load(path, **self._some(rng, "device", "backbone", "constraints"))
 
     def ampute(self, rng: Rng) -> Any:
         return am.ampute(

@@ -70,16 +70,32 @@ WHERES += [
 ]
 RULES = ["low <= high", "low > high", "low <= job", "job, grade", "job", "kg, kg", "<="]
 RULES += ["nobody <= kg", "low <= high and", "low == " + LONG, ", ,", "", "low <= 5"]
-SETTINGS = ["steps", "batch", "lr", "warmup", "beta2", "ema", "holdout", "patience"]
-SETTINGS += ["sampling_steps", "sampling_batch", "resident", "draws", "solver", "ties"]
-SETTINGS += ["products", "nobody", "network", "preset", "seed"]
+SETTINGS = [
+    "steps",
+    "batch_size",
+    "lr",
+    "warmup",
+    "beta2",
+    "ema",
+    "holdout",
+    "patience",
+]
+SETTINGS += [
+    "sampling_steps",
+    "sampling_batch",
+    "max_device_gib",
+    "completions",
+    "solver",
+    "ties",
+]
+SETTINGS += ["matmul_precision", "nobody", "network", "preset", "seed"]
 NETWORK = ["width", "depth", "time_width", "cat_width", "low_noise", "anchor"]
 WORDS = ["one", "stack:2", "stack:x", "cycle", "anchor:3:0.5", "stack:" + "9" * 40]
-WORDS += ["euler", "multistep", "by hand", "middle", "spread", "{}", "[1]", "None"]
+WORDS += ["euler", "dpmpp_2m", "by hand", "middle", "spread", "{}", "[1]", "None"]
 TINY = (
     "--steps 2 --augmenter ecdf --preset fast --device cpu --set width=8 --set depth=1"
 )
-TINY += " --set batch=16 --set sampling_steps=3"
+TINY += " --set batch_size=16 --set sampling_steps=3"
 
 
 def _one(rng: np.random.Generator, values: list[str]) -> str:
@@ -100,12 +116,12 @@ def _fit(rng: np.random.Generator) -> list[str]:
         name = _one(rng, SETTINGS + NETWORK)
         value = _one(rng, NUMBERS + WORDS)
         # what is well-formed and huge is work, not a slip
-        if not (name in ("steps", "batch") and value in ("1e9", "1_000")):
+        if not (name in ("steps", "batch_size") and value in ("1e9", "1_000")):
             line += ["--set", f"{name}={value}"]
     if rng.random() < 0.2:
         line += ["--schema", _one(rng, SCHEMAS)]
     if rng.random() < 0.2:
-        line += ["--rule", _one(rng, RULES)]
+        line += ["--constraint", _one(rng, RULES)]
     if rng.random() < 0.1:
         line += [
             "--checkpoint",
@@ -136,7 +152,7 @@ def _sample(rng: np.random.Generator) -> list[str]:
 def _impute(rng: np.random.Generator) -> list[str]:
     line = ["impute", _one(rng, MODELS), _table(rng), "--out", _out(rng, ".csv")]
     if rng.random() < 0.3:
-        line += [_one(rng, ["--draws", "--seed", "--device"]), _one(rng, NUMBERS)]
+        line += [_one(rng, ["--n-draws", "--seed", "--device"]), _one(rng, NUMBERS)]
     return line
 
 

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     from augmask import AugMask, load
     seed, threads = int(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(threads)
-    options = {"steps": 60, "batch": 64, "width": 64, "depth": 2, "sampling_steps": 8}
+    options = {"steps": 60, "batch_size": 64, "width": 64, "depth": 2, "sampling_steps": 8}
     model = AugMask(augmenter="lgbm-s", preset="fast", options=options, seed=seed,
                     device="cpu").fit("t.csv")
     model.save("m.augmask")

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
 
 FIT = "fit t.csv --out out.augmask --checkpoint run.checkpoint --augmenter ecdf"
 FIT += " --preset fast --device cpu --steps 300 --set width=8 --set depth=1"
-FIT += " --set batch=16 --set sampling_steps=3"
+FIT += " --set batch_size=16 --set sampling_steps=3"
 COMMANDS = {
     "fit": (FIT, "out.augmask"),
     "sample": ("sample m.augmask -n 20000 --device cpu --out out.csv", "out.csv"),
     "impute": (
-        "impute m.augmask t.csv --draws 40 --device cpu --out o.parquet",
+        "impute m.augmask t.csv --n-draws 40 --device cpu --out o.parquet",
         "o.parquet",
     ),
 }

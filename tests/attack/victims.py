@@ -12,7 +12,7 @@ from augmask import AugMask
 
 TINY = {
     "steps": 3,
-    "batch": 16,
+    "batch_size": 16,
     "width": 8,
     "depth": 1,
     "time_width": 8,
@@ -41,7 +41,9 @@ def make_frame(n: int = N, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def fit(frame, backbone: str = "cdtd", rules=None, schema=None, **more) -> AugMask:
+def fit(
+    frame, backbone: str = "cdtd", constraints=None, schema=None, **more
+) -> AugMask:
     """Return a model that was hardly trained."""
     options = TINY | more.pop("options", {})
     model = AugMask(
@@ -49,16 +51,16 @@ def fit(frame, backbone: str = "cdtd", rules=None, schema=None, **more) -> AugMa
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.fit(frame, schema, rules=rules)
+        return model.fit(frame, schema, constraints=constraints)
 
 
 def write_models(folder: Path) -> list[Path]:
     """Write a model of every backbone, an ensemble and one with kept holes."""
     frame = make_frame()
-    rules = ["low <= high", ["job", "grade"]]
-    kept = {"kg": {"hole": "level"}, "job": {"hole": "level"}}
+    constraints = ["low <= high", ["job", "grade"]]
+    kept = {"kg": {"missing_as": "level"}, "job": {"missing_as": "level"}}
     models = {
-        "cdtd": fit(frame, rules=rules),
+        "cdtd": fit(frame, constraints=constraints),
         "tabdiff": fit(frame, "tabdiff"),
         "tabddpm": fit(frame, "tabddpm", options={"timesteps": 10}),
         "ensemble": fit(frame, ensemble=2, options={"time_width": 4, "width": 4}),

@@ -8,7 +8,7 @@ from scipy.special import digamma
 from augmask.augmentation.boosted import LgbmD, LgbmS, LgbmSCalibrated
 from augmask.augmentation.conditional import LOG_CHI2_BIAS
 from augmask.errors import NotFittedError, UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 def mixed(n=600, seed=0):

@@ -6,7 +6,7 @@ import pytest
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.chained import LgbmChain, Mice, walk
 from augmask.augmentation.conditional import CatModel, NumModel
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from augmask.augmentation.conditional import (
     longest_first,
     smooth,
 )
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 @pytest.mark.parametrize("n", [5, 19, 39])

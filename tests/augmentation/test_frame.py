@@ -95,7 +95,7 @@ def test_columns_set_aside():
 
 def test_declared_codes_are_holes():
     frame = make_frame()[["kg", "job"]].fillna({"kg": -999.0, "job": "?"})
-    schema = {"kg": {"holes": -999}, "job": {"holes": "?"}}
+    schema = {"kg": {"na_values": -999}, "job": {"na_values": "?"}}
     filled, observed = am.augment(frame, "ecdf", schema=schema)
     assert observed["kg"].tolist() == (frame["kg"] != -999).tolist()
     assert (filled["kg"] > 0).all()
@@ -105,7 +105,9 @@ def test_declared_codes_are_holes():
 def test_a_hole_that_is_a_level_stays():
     frame = make_frame()[["kg", "job"]]
     filled, observed = am.augment(
-        frame, "ecdf", schema={"kg": {"hole": "level"}, "job": {"hole": "level"}}
+        frame,
+        "ecdf",
+        schema={"kg": {"missing_as": "level"}, "job": {"missing_as": "level"}},
     )
     pd.testing.assert_frame_equal(filled.isna(), frame.isna())
     assert observed["kg"].tolist() == frame["kg"].notna().tolist()

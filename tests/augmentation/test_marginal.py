@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from augmask.augmentation.marginal import Ecdf, Mean, Noise, Zero
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 KNOWN = 3000
 HOLES = 6000

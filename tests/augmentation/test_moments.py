@@ -6,9 +6,9 @@ from augmask.augmentation.moments import (
     PIECE,
     pick_alike,
     pick_codes,
-    write_holes,
+    write_missing,
 )
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 def test_impossible_codes_are_never_picked_at_the_ends_of_the_interval():
@@ -33,7 +33,7 @@ def test_each_value_lands_in_its_hole():
         observed,
         Layout(("a", "b"), ("c",), (9,)),
     )
-    filled = write_holes(
+    filled = write_missing(
         table, [np.array([0.1, 0.2]), np.array([0.3])], [np.array([3, 4, 5])]
     )
     a, b = filled.num.T

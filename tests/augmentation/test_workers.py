@@ -16,7 +16,7 @@ import numpy as np
 
 from augmask.augmentation.boosted import LgbmS, LgbmSCalibrated
 from augmask.augmentation.chained import LgbmChain
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 rng = np.random.default_rng(0)
 n = 8400

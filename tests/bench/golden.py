@@ -27,8 +27,10 @@ import numpy as np
 import pandas as pd
 
 from augmask.augmentation import every_augmenter, resolve_augmenter
+from augmask.errors import AugMaskWarning
+from augmask.table.table import Layout, Table
+from augmask_bench.augmentation_cache import augmenter_version, rule_lacks
 from augmask_bench.data import Dataset, Source
-from augmask_bench.fills import augmenter_version, rule_lacks
 from augmask_bench.methods import (
     GENERATORS,
     Method,
@@ -37,8 +39,6 @@ from augmask_bench.methods import (
 )
 from augmask_bench.plan import Metrics, Run
 from augmask_bench.run import generate
-from augmask.errors import AugMaskWarning
-from augmask.table.carrier import Layout, Table
 
 FOLDER = Path(__file__).with_name("goldens")
 COMMAND = "make goldens"
@@ -59,7 +59,7 @@ KINDS = {
 }
 _TRAINED = {
     "steps": 40,
-    "batch": 40,
+    "batch_size": 40,
     "width": 16,
     "depth": 2,
     "time_width": 8,
@@ -145,7 +145,7 @@ def methods(name: str) -> dict[str, Method]:
             "paper, AugMask": Method(name, **mask),
             "paper, NoAug": Method(name, "NoAug", options=options),
             "fast, AugMask, stack:2": Method(
-                name, **mask, draws="stack:2", preset="fast"
+                name, **mask, completions="stack:2", preset="fast"
             ),
         }
     elif generator.strategies:

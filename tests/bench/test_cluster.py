@@ -21,10 +21,10 @@ import pytest
 
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.workers import run_each
+from augmask.errors import AugMaskWarning, UsageError
 from augmask_bench import cli, cluster
 from augmask_bench.cluster import ClusterLost, on_cluster, run_on_cluster
 from augmask_bench.engine import JobsFailed
-from augmask.errors import AugMaskWarning, UsageError
 
 pytest.importorskip("distributed")
 

@@ -16,8 +16,8 @@ import joblib
 import psutil
 import pytest
 
-from augmask_bench.engine import NAMED, Failure, JobsFailed, run_locally
 from augmask.errors import UsageError
+from augmask_bench.engine import NAMED, Failure, JobsFailed, run_locally
 
 HERE = Path(__file__).parent
 

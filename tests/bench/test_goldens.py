@@ -36,7 +36,7 @@ def test_strategies_presets_and_seeds_are_told_apart(name):
         {"supervise": "all"},
         {"augmenter": "ecdf"},
         {"options": (*mask.options, faster)},
-        {"options": (*mask.options, ("ties", "spread"))},
+        {"options": (*mask.options, ("ties", "dequantize"))},
     ):
         assert differs(rows_of(replace(mask, **change)), stored["paper, AugMask"], sds)
 

@@ -7,9 +7,9 @@ from csv import DictReader
 import numpy as np
 import pytest
 
-from augmask_bench.gain import gains
 from augmask_bench.layout import csv, latex, long_table, markdown, terminal
 from augmask_bench.ranks import rank_table
+from augmask_bench.significance import gains
 
 from .made_results import break_runs, make_results
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 import augmask
-from augmask import peers
 from augmask.errors import UsageError
+from augmask_bench import peers
 
 PACKAGES = ["ctgan", "rdt", "arfpy", "forestdiffusion", "hyperimpute", "catboost"]
 ROOT = Path(augmask.__file__).parents[2]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augmask_bench.ranks import METRICS, rank_table
 from augmask.errors import DataError, UsageError
+from augmask_bench.ranks import METRICS, rank_table
 
 from .made_results import break_runs, make_results
 

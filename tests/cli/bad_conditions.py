@@ -66,8 +66,8 @@ CONDITIONS = [
     Bad(
         "impute no times",
         USAGE,
-        f"{IMPUTE} good.csv --out rows.csv --draws 0",
-        ("draws", "at least 1", "0"),
+        f"{IMPUTE} good.csv --out rows.csv --n-draws 0",
+        ("n_draws", "at least 1", "0"),
     ),
     Bad(
         "impute onto itself",
@@ -84,31 +84,31 @@ CONDITIONS = [
     Bad(
         "a rule about no column",
         USAGE,
-        f"{FIT_GOOD} --rule 'agee <= weight'",
+        f"{FIT_GOOD} --constraint 'agee <= weight'",
         ("'agee'", "did you mean 'age'"),
     ),
     Bad(
         "a rule between a word and a number",
         USAGE,
-        f"{FIT_GOOD} --rule 'job <= weight'",
+        f"{FIT_GOOD} --constraint 'job <= weight'",
         ("'job' (category)", "'weight' (float)"),
     ),
     Bad(
         "a rule that the table breaks",
         BAD_DATA,
-        f"{FIT_GOOD} --rule 'weight <= age'",
+        f"{FIT_GOOD} --constraint 'weight <= age'",
         ("break the rule weight <= age", "at most 5%"),
     ),
     Bad(
         "a combination of decimals",
         USAGE,
-        f"{FIT_GOOD} --rule job,weight",
+        f"{FIT_GOOD} --constraint job,weight",
         ("fixed combination", "'weight'", "float"),
     ),
     Bad(
         "a rule with a value",
         USAGE,
-        f"{FIT_GOOD} --rule 'age <= 90'",
+        f"{FIT_GOOD} --constraint 'age <= 90'",
         ("columns with columns", "age <= 90", "where"),
     ),
 ]

@@ -17,7 +17,14 @@ from augmask.cli import main
 TINY = [
     *("--augmenter", "ecdf", "--steps", "20", "--device", "cpu"),
     *("--set", "width=16", "--set", "depth=1", "--set", "time_width=8"),
-    *("--set", "batch=32", "--set", "sampling_steps=4", "--set", "draws=one"),
+    *(
+        "--set",
+        "batch_size=32",
+        "--set",
+        "sampling_steps=4",
+        "--set",
+        "completions=one",
+    ),
 ]
 
 
@@ -68,7 +75,7 @@ def good_model(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("model") / "good.augmask"
     sizes = {"width": 16, "depth": 1, "time_width": 8, "sampling_steps": 4}
     model = AugMask(
-        augmenter="ecdf", options={"steps": 5, "batch": 32, **sizes}, device="cpu"
+        augmenter="ecdf", options={"steps": 5, "batch_size": 32, **sizes}, device="cpu"
     )
     model.fit(make_frame()).save(path)
     return path

@@ -179,11 +179,11 @@ def test_settings_reach_the_model(desk, run_cli):
 
     run_cli(
         *("fit", "t.csv", "--out", "m.augmask", "--supervise", "all", *TINY),
-        *("--set", "lr=0.004", "--set", "draws=stack:3"),
+        *("--set", "lr=0.004", "--set", "completions=stack:3"),
     )
     model = load("m.augmask")
     assert model.settings_.lr == 0.004
-    assert model.settings_.draws == "stack:3"
+    assert model.settings_.completions == "stack:3"
     assert model.settings_.steps == 20
     assert (model.supervise, model.augmenter) == ("all", "ecdf")
 

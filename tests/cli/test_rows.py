@@ -46,7 +46,7 @@ def test_a_rule_given_to_fit_is_kept_by_samples(desk, run_cli):
     frame.to_csv("t.csv", index=False)
     result = run_cli(
         *("fit", "t.csv", "--out", "m.augmask", *TINY),
-        *("--rule", "weight < height", "--rule", "job, smokes"),
+        *("--constraint", "weight < height", "--constraint", "job, smokes"),
     )
     assert result.code == 0, result.err
     result = run_cli("sample", "m.augmask", "-n", 50, "--out", "rows.parquet")
@@ -62,12 +62,12 @@ def test_impute(desk, run_cli, good_model, draws):
     frame.to_csv("holed.csv", index=False)
     result = run_cli(
         *("impute", good_model, "holed.csv", "--out", "full.csv"),
-        *("--draws", draws, "--json"),
+        *("--n-draws", draws, "--json"),
     )
     assert result.code == 0, result.err
     facts = json.loads(result.out)
     assert facts["rows"] == draws * len(frame)
-    assert facts["holes"] == int(frame.isna().sum().sum())
+    assert facts["filled"] == int(frame.isna().sum().sum())
     full = pd.read_csv("full.csv")
     assert not full.isna().any().any()
     again = pd.read_csv("holed.csv")
@@ -90,7 +90,7 @@ def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
         *("fit", "t.csv", "--out", "m.augmask", *TINY, "--schema", "s.toml")
     )
     assert fitted.code == 0, fitted.err
-    command = ("impute", "m.augmask", "t.csv", "--out", "full.csv", "--draws", draws)
+    command = ("impute", "m.augmask", "t.csv", "--out", "full.csv", "--n-draws", draws)
     result = run_cli(*command, "--json")
     assert result.code == 0, result.err
     before = pd.read_csv("t.csv")
@@ -99,7 +99,7 @@ def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
     filled = int(changed.to_numpy().sum())
     assert filled != before.isna().to_numpy().sum()
     assert (changed["weight"] == (before["weight"] == -999)).all()
-    assert json.loads(result.out)["holes"] == filled
+    assert json.loads(result.out)["filled"] == filled
     assert f" {filled:,} holes filled" in run_cli(*command).out
 
 

@@ -7,9 +7,9 @@ import torch
 
 from augmask.diffusion import BACKBONES, build_members
 from augmask.diffusion.base import Batch
-from augmask.diffusion.ensemble import Ensemble, EnsembleWay
-from augmask.diffusion.reverse import Known, follow_around, way_for_known
-from augmask.table.carrier import Layout
+from augmask.diffusion.ensemble import Ensemble, EnsembleSampler
+from augmask.diffusion.sampling import Known, inpaint, inpainting_sampler
+from augmask.table.table import Layout
 
 LAYOUT = Layout(("x", "y"), ("a",), (3,))
 NETWORK = {"width": 16, "depth": 1, "time_width": 8}
@@ -46,7 +46,7 @@ def test_known_cells_come_back_and_the_others_are_drawn(backbone, n):
     known = torch.zeros(n, 2, dtype=torch.bool)
     known[:, 0] = True
     cells = Known(clean, known, torch.ones(n, 1, dtype=torch.bool))
-    rows, _ = follow_around(way_for_known(both), seeded(), cells)
+    rows, _ = inpaint(inpainting_sampler(both), seeded(), cells)
     assert torch.equal(rows.num[:, 0], num[:, 0])
     assert torch.equal(rows.cat, clean.cat)
     assert not torch.equal(rows.num[:, 1], num[:, 1])
@@ -54,13 +54,13 @@ def test_known_cells_come_back_and_the_others_are_drawn(backbone, n):
 
 def test_a_way_has_what_the_members_ways_have():
     members, both = build_members("cdtd", LAYOUT, [1, 2], **NETWORK)
-    way = both.way(6, "multistep")
+    sampler = both.sampler(6, "dpmpp_2m")
     assert isinstance(both, Ensemble)
-    assert isinstance(way, EnsembleWay)
-    assert (way.n_steps, way.drawn_at_start) == (6, True)
+    assert isinstance(sampler, EnsembleSampler)
+    assert (sampler.n_steps, sampler.drawn_at_start) == (6, True)
     assert both.solvers == members[0].solvers
 
 
 def test_what_no_member_has_an_ensemble_has_not():
     bare = Ensemble([torch.nn.Linear(1, 1)])
-    assert not hasattr(bare, "way")
+    assert not hasattr(bare, "sampler")

@@ -28,7 +28,7 @@ import torch
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.diffusion.base import Batch, type_weights
 from augmask.diffusion.reduce import reduce_cells
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 GOLDEN = Path(__file__).with_name("golden.json")
 NETWORK = {"width": 6, "depth": 2, "time_width": 6}
@@ -80,7 +80,7 @@ def recompute(backbone: str) -> dict[str, Any]:
         "start": {name: p.norm().item() for name, p in start.named_parameters()},
         "main": cell.main.tolist(),
         "aux": {name: aux.tolist() for name, aux in cell.aux.items()},
-        "probe": model.probe_loss(batch, seeded()).tolist(),
+        "probe": model.validation_loss(batch, seeded()).tolist(),
         "loss": loss.item(),
         "gradients": {
             name: 0.0 if p.grad is None else p.grad.norm().item()

@@ -14,7 +14,7 @@ from augmask.diffusion.nets import DirectPath
 from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 SMALL = {"width": 12, "depth": 1, "time_width": 8, "low_noise": 100.0}
 FREQUENCIES = (np.array([0.2, 0.5, 0.3]), np.array([0.1, 0.9]))
@@ -94,7 +94,7 @@ def test_an_untrained_denoiser_is_bayes_rule_for_normal_numbers_and_lone_categor
 def test_untrained_rows_are_those_of_a_gaussian_copula():
     table = make_table()
     model = untrained(table).float()
-    rows = model.sample(4000, torch.Generator().manual_seed(0), 60, "multistep")
+    rows = model.sample(4000, torch.Generator().manual_seed(0), 60, "dpmpp_2m")
     np.testing.assert_allclose(np.corrcoef(rows.num.T), CORRELATIONS, atol=0.06)
     for codes, p in zip(rows.cat.T, FREQUENCIES, strict=True):
         np.testing.assert_allclose(np.bincount(codes) / 4000, p, atol=0.03)
@@ -174,8 +174,8 @@ def _shares(cat_width: int, copies: int) -> np.ndarray:
 def test_a_column_weighs_the_same_whatever_its_dimensions_and_company():
     alone = _shares(cat_width=8, copies=1)
     for cat_width, copies in ((32, 1), (8, 8), (32, 8)):
-        again = _shares(cat_width, copies)
-        np.testing.assert_allclose(again, alone, rtol=0.35)
+        renoise = _shares(cat_width, copies)
+        np.testing.assert_allclose(renoise, alone, rtol=0.35)
     # a number and a category with three levels are heard alike
     assert 0.3 < alone[1] / alone[0] < 1.5
 
@@ -238,7 +238,7 @@ def test_a_table_of_one_kind_trains_and_samples(n_num, n_cat):
     losses = model.cell_loss(batch, torch.Generator().manual_seed(0)).main
     assert losses.shape == (200, n_num + n_cat)
     losses.mean().backward()
-    rows = model.sample(50, torch.Generator().manual_seed(0), 20, "multistep")
+    rows = model.sample(50, torch.Generator().manual_seed(0), 20, "dpmpp_2m")
     assert rows.num.isfinite().all()
     assert abs(rows.num.numpy()).max(initial=0) < norm.isf(1e-9)
 
@@ -316,7 +316,7 @@ def test_a_short_training_keeps_a_strong_pair_among_many_categories():
             model.cell_loss(batch, noise).main.mean().backward()
             adam.step()
         made = model.sample(
-            1000, torch.Generator().manual_seed(0), 40, solver="multistep"
+            1000, torch.Generator().manual_seed(0), 40, solver="dpmpp_2m"
         )
         found[how] = float(np.corrcoef(made.num.T)[0, 1])
     assert found["cell"] < 0.5

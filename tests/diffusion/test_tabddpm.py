@@ -12,7 +12,7 @@ from augmask.diffusion.base import Batch
 from augmask.diffusion.tabddpm import Step, TabDDPM, cosine_signal
 from augmask.diffusion.tabddpm_back import sampling_times
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 SIZES = {"width": 12, "depth": 2, "time_width": 8}
 MIXES = [(2, (3, 2)), (2, ()), (0, (3, 2)), (1, ()), (0, (4,)), (0, (1,)), (1, (1, 3))]
@@ -195,7 +195,7 @@ def test_times_of_a_batch_are_spread_and_cover_both_ends(monkeypatch):
     monkeypatch.setattr(model, "_losses_at", lambda _, t, __: seen.append(t) or t)
     batch = Batch(torch.zeros(1000, 1), torch.zeros(1000, 0, dtype=torch.long))
     model.cell_loss(batch, seeded())
-    model.probe_loss(batch, seeded())
+    model.validation_loss(batch, seeded())
     assert len(seen[0].unique()) > 950
     assert seen[0].min() <= 1
     assert seen[0].max() >= 998
@@ -288,8 +288,8 @@ def test_between_keeps_the_spread_of_well_known_cells_where_steps_are_long():
     five = 5 / (2 * 20_000) ** 0.5
     assert excess("ancestral") == pytest.approx(0.080, abs=five)
     for sd, short in [(0.1, -0.030), (0.2, -0.020), (0.5, -0.016), (1.0, -0.020)]:
-        assert excess("between", sd) == pytest.approx(short, abs=five)
-    assert excess("ddim") < excess("between")
+        assert excess("interpolated_variance", sd) == pytest.approx(short, abs=five)
+    assert excess("ddim") < excess("interpolated_variance")
 
 
 @pytest.mark.parametrize("solver", ["ancestral", "ddim"])

@@ -13,7 +13,7 @@ from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
 from augmask.diffusion.tabdiff import TabDiff, straight_through_mask
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 SIZES = {"width": 12, "depth": 2, "time_width": 8}
 ADULT = Layout(tuple("abcdef"), tuple("ghijklmno"), (2, 9, 16, 7, 15, 6, 5, 2, 42))
@@ -256,11 +256,11 @@ def test_numeric_losses_fade_over_the_training_if_asked_to():
 def test_probe_losses_ignore_learned_schedules_and_cover_every_cell(make_table):
     table = make_table(n=50, n_num=2, cards=(2, 4))
     model = perturbed(table.layout)
-    before = model.probe_loss(batch_of(table, torch.float64), generator())
+    before = model.validation_loss(batch_of(table, torch.float64), generator())
     with torch.no_grad():
         model.schedules.raw_r.add_(3)
         model.schedules.raw_k.add_(3)
-    after = model.probe_loss(batch_of(table, torch.float64), generator())
+    after = model.validation_loss(batch_of(table, torch.float64), generator())
     assert torch.equal(before, after)
     assert before.shape == (50, 4)
     assert before.isfinite().all()
@@ -270,7 +270,7 @@ def test_probe_losses_ignore_learned_schedules_and_cover_every_cell(make_table):
 def test_probe_loss_hides_every_category_once_and_averages_two_looks(make_table):
     table = make_table(n=30, n_num=1, cards=(3, 2))
     model = perturbed(table.layout)
-    found = model.probe_loss(batch_of(table, torch.float64), generator())
+    found = model.validation_loss(batch_of(table, torch.float64), generator())
     g, n = generator(), len(table)
     kind = {"generator": g, "dtype": torch.float64}
     start = torch.rand((), **kind).item()
@@ -316,7 +316,7 @@ def exact_model(monkeypatch, layout, means, sds, priors):
     return model, calls
 
 
-@pytest.mark.parametrize(("solver", "steps"), [("heun", 60), ("multistep", 40)])
+@pytest.mark.parametrize(("solver", "steps"), [("heun", 60), ("dpmpp_2m", 40)])
 def test_an_exact_denoiser_is_followed_to_the_data(monkeypatch, solver, steps):
     layout = Layout(("x", "y"), ("a", "b"), (2, 3))
     priors = [(0.7, 0.3), (0.5, 0.1, 0.4)]
@@ -339,7 +339,7 @@ def test_masks_fall_along_the_schedule_and_revealed_categories_stay(monkeypatch)
     layout = Layout(("x",), ("a",), (3,))
     model, calls = exact_model(monkeypatch, layout, (0.0,), (1.0,), [(0.2, 0.3, 0.5)])
     n, steps = 20_000, 11
-    model.sample(n, generator(), steps=steps, solver="multistep")
+    model.sample(n, generator(), steps=steps, solver="dpmpp_2m")
     t = torch.linspace(1, 0, steps, dtype=torch.float64)
     expected = model.schedules.mask(t)[:, 0] / 0.999  # all are masked at the start
     shares = torch.stack([masked.mean() for _, masked in calls])
@@ -364,7 +364,7 @@ def test_churn_masks_again_and_the_second_look_keeps_the_categories(monkeypatch)
     # t_hat is beyond t wherever there is room, and never beyond 1
     t = torch.linspace(1, 0, steps, dtype=torch.float64)
     sigma = model.schedules.sigma(t)
-    t_hat, sigma_hat = model.way(steps, "heun").churned(1 / steps)
+    t_hat, sigma_hat = model.sampler(steps, "heun").churned(1 / steps)
     assert t_hat[0] == 1
     assert torch.equal(sigma_hat[0], sigma[0])
     assert (t_hat[2:] > t[2:] + 1e-3).all()
@@ -373,11 +373,11 @@ def test_churn_masks_again_and_the_second_look_keeps_the_categories(monkeypatch)
     shares = torch.stack([masked.mean() for _, masked in first])
     expected = model.schedules.mask(t_hat)[:, 0]
     torch.testing.assert_close(shares, expected, rtol=0, atol=0.001 + 3 * 0.5 / n**0.5)
-    again = sum(
+    renoise = sum(
         bool(((before == 0) & (after == 1)).any())
         for (_, before), (_, after) in pairwise(first)
     )
-    assert again > 0
+    assert renoise > 0
 
 
 @pytest.mark.parametrize("solver", TabDiff.solvers)

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import augmask as am
+from augmask.errors import AugMaskWarning
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import read_plan
-from augmask.errors import AugMaskWarning
 
 DOCS = Path(__file__).parents[2] / "docs"
 # absolute, because the pages run in folders of their own

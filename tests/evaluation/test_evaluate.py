@@ -246,7 +246,11 @@ def test_complete_test_rows_are_the_truth_that_a_table_with_holes_lacks():
 
 
 def test_declared_codes_are_holes_and_kept_holes_are_values():
-    schema = {"pay": {"holes": -1}, "age": {"hole": "level"}, "job": {"hole": "level"}}
+    schema = {
+        "pay": {"na_values": -1},
+        "age": {"missing_as": "level"},
+        "job": {"missing_as": "level"},
+    }
     real, fresh = (
         f.assign(age=f["age"].mask(f["job"] == "none")).replace({"job": {"boss": None}})
         for f in (REAL, FRESH)
@@ -338,7 +342,7 @@ def test_really_incomplete_tables(name):
     rows = read_frame(path).sample(1000, random_state=0)
     real, others = rows[:500], rows[500:]
     # what is not applicable would stay missing; here all of it is taken for unknown
-    unknown = {c: {"hole": "unknown"} for c in rows}
+    unknown = {c: {"missing_as": "unknown"} for c in rows}
     synthetic, _ = am.augment(others, schema=unknown)
     # columns without any value in one of the parts cannot be filled
     kept = [c for c in rows if synthetic[c].notna().all() and real[c].notna().any()]

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError
-from augmask.evaluation.tables import KEPT_HOLE, read_tables
+from augmask.evaluation.tables import MISSING_LEVEL, read_tables
 
 
 def real(n=40):
@@ -58,10 +58,10 @@ def test_unseen_levels_stay_what_they_are():
 def test_a_kept_hole_is_a_level_or_a_column_of_its_own():
     table = real()
     table.loc[:9, ["job", "kg", "seen"]] = None
-    schema = {name: {"hole": "level"} for name in ("job", "kg", "seen")}
+    schema = {name: {"missing_as": "level"} for name in ("job", "kg", "seen")}
     tables = read_tables(table, table, schema=schema)
     assert tables.complete
-    assert (tables.real["job"] == KEPT_HOLE).sum() == 10
+    assert (tables.real["job"] == MISSING_LEVEL).sum() == 10
     for name in ("kg", "seen"):
         assert (tables.real[f"{name} is missing"] == "yes").sum() == 10
         assert tables.real[name][:10].nunique() == 1

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.rules import RULES
+from tests.augmenters import RULES
 
 from augmask.augmentation import resolve_augmenter
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 def make_table(n=120, n_num=2, cards=(3, 2), rate=0.4, seed=0, edit=None):

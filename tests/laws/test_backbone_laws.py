@@ -18,13 +18,13 @@ import torch
 
 from augmask import AugMask, load
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.config import Settings
 from augmask.diffusion import BACKBONES, build_backbone, cdtd, resolve_backbone
 from augmask.diffusion.base import Batch, CellLoss, type_weights
 from augmask.diffusion.reduce import reduce_cells
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 from augmask.train.data import TrainingData
 from augmask.train.loop import train
 from augmask.train.trainer import Trainer
@@ -276,14 +276,14 @@ def test_every_row_twice_is_the_same_loss_and_gradient(
         patch.setattr(torch, "rand", twice(torch.rand))
         patch.setattr(torch, "randn", twice(torch.randn))
         both = Batch(batch.num.repeat(2, 1), batch.cat.repeat(2, 1))
-        again = loss_of(both, observed.repeat(2, 1))
-    for one, two in zip(once, again, strict=True):
+        renoise = loss_of(both, observed.repeat(2, 1))
+    for one, two in zip(once, renoise, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-11)
 
 
 # -- every table, every batch ----------------------------------------------------
 
-SMALL = {"steps": 12, "warmup": 2, "batch": 16, "sampling_steps": 4, **NETWORK}
+SMALL = {"steps": 12, "warmup": 2, "batch_size": 16, "sampling_steps": 4, **NETWORK}
 
 
 def fitted(backbone: str, frame: pd.DataFrame, options=(), **changes) -> AugMask:
@@ -307,7 +307,7 @@ FRAMES = {
 @pytest.mark.parametrize("name", FRAMES)
 def test_any_table_and_any_batch_from_fit_to_sample(backbone, batch, name):
     frame = FRAMES[name]
-    model = fitted(backbone, frame, {"batch": batch})
+    model = fitted(backbone, frame, {"batch_size": batch})
     assert np.isfinite(model.history_["loss"]).all()
     rows = model.sample(23)
     assert rows.columns.tolist() == frame.columns.tolist()
@@ -324,7 +324,7 @@ def test_any_table_and_any_batch_from_fit_to_sample(backbone, batch, name):
 def run_of(backbone: str, table: Table, **changes) -> Trainer:
     settings = Settings().replace(SMALL | changes, None)
     rng = np.random.default_rng(0)
-    filled = complete(resolve_augmenter("noise"), table, Draws("one"), rng)
+    filled = complete(resolve_augmenter("noise"), table, CompletionPlan("one"), rng)
     name, keywords = KINDS[backbone]
     model = build_backbone(name, filled.table.layout, 0, **NETWORK, **keywords)
     model.init_from_data(filled.table)
@@ -341,7 +341,7 @@ def test_a_column_of_one_level_and_columns_without_an_observed_cell(
     """Tables from elsewhere may hold what `fit` sets aside."""
     table = make_table(n=50, n_num=2, cards=(3, 1, 2), holes=0.3)
     table.observed[:, [1, 4]] = False
-    trainer = run_of(backbone, table, batch=batch)
+    trainer = run_of(backbone, table, batch_size=batch)
     run = train(trainer)
     assert np.isfinite(run.history[-1]["loss"])
     num, cat = trainer.backbone.sample(40, seeded(), steps=4)
@@ -352,7 +352,7 @@ def test_a_column_of_one_level_and_columns_without_an_observed_cell(
 @everywhere
 def test_every_row_is_learned_from_in_every_pass(make_table, monkeypatch, backbone):
     table = make_table(n=60, n_num=1, cards=(), holes=0.0)
-    trainer, seen = run_of(backbone, table, batch=49, steps=3), []
+    trainer, seen = run_of(backbone, table, batch_size=49, steps=3), []
     inner = trainer.backbone.cell_loss
 
     def watched(batch, generator):
@@ -421,7 +421,7 @@ def test_without_holes_all_strategies_are_one(backbone):
 def test_same_seed_same_bytes_and_the_file_is_the_model(backbone, tmp_path):
     files = []
     for seed in (0, 0, 1):
-        model = fitted(backbone, make_frame(), {"draws": "stack:2"}, seed=seed)
+        model = fitted(backbone, make_frame(), {"completions": "stack:2"}, seed=seed)
         files.append(tmp_path / f"{len(files)}.augmask")
         model.save(files[-1])
         assert_same(model, load(files[-1], device="cpu"))

@@ -12,10 +12,10 @@ import torch
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.reverse import Known, follow_around, way_for_known
+from augmask.diffusion.sampling import Known, inpaint, inpainting_sampler
 from augmask.diffusion.tabddpm import TabDDPM, cosine_signal
 from augmask.diffusion.tabdiff import TabDiff
-from augmask.table.carrier import Layout
+from augmask.table.table import Layout
 
 LAYOUT = Layout(("x", "y", "z"), (), ())
 SIZES = {"width": 8, "depth": 1, "time_width": 4}
@@ -88,10 +88,10 @@ def test_unknown_cells_have_the_law_that_the_known_ones_leave(backbone):
         batch,
         cells,
         torch.zeros(N * DRAWS, 0, dtype=torch.bool),
-        model.guided.rounds,
-        model.guided.repeated,
+        model.inpaint_config.rounds,
+        model.inpaint_config.repeated,
     )
-    rows_drawn, _ = follow_around(way_for_known(model), generator, held)
+    rows_drawn, _ = inpaint(inpainting_sampler(model), generator, held)
     draws = rows_drawn.num.view(DRAWS, N, 3)
 
     assert torch.equal(draws[:, known], rows[known].expand(DRAWS, -1))
@@ -143,10 +143,10 @@ def test_beliefs_are_on_average_what_is_drawn(backbone):
     )
     nothing = torch.zeros(n, 1, dtype=torch.bool)
     model = exact_category(backbone, n)
-    *_, rounds, repeated = model.guided
+    *_, rounds, repeated = model.inpaint_config
     known = Known(batch, nothing[:, :0], nothing, rounds, repeated, believe=True)
-    rows, belief = follow_around(way_for_known(model), generator, known)
-    share = (belief / belief.sum(1, keepdim=True)).mean(0)
+    rows, class_probs = inpaint(inpainting_sampler(model), generator, known)
+    share = (class_probs / class_probs.sum(1, keepdim=True)).mean(0)
     drawn = torch.bincount(rows.cat[:, 0], minlength=3) / n
     # four standard errors of a share of n draws
     near = 4 * (PRIOR * (1 - PRIOR) / n).sqrt().max().item()

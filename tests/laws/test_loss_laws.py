@@ -131,7 +131,7 @@ def test_probe_losses_do_not_depend_on_global_randomness(make_table, backbone):
     model = build(backbone, table)
     before = torch.get_rng_state()
     found = [
-        model.probe_loss(batch_of(table), torch.Generator().manual_seed(2))
+        model.validation_loss(batch_of(table), torch.Generator().manual_seed(2))
         for _ in range(2)
     ]
     assert torch.equal(*found)

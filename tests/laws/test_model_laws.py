@@ -6,13 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.rules import RULES
+from tests.augmenters import RULES
 
 from augmask import AugMask, load
 
 from .made_frame import make_frame
 
-SIZES = {"width": 16, "depth": 1, "time_width": 8, "batch": 32, "sampling_steps": 4}
+SIZES = {
+    "width": 16,
+    "depth": 1,
+    "time_width": 8,
+    "batch_size": 32,
+    "sampling_steps": 4,
+}
 SETTINGS = {"steps": 25, "warmup": 5, "holdout": 0.05} | SIZES
 
 pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
@@ -47,7 +53,7 @@ STRATEGIES = {
 def test_without_holes_all_strategies_are_one(draws):
     frame = make_frame(holes=0)
     models = {
-        name: fitted(frame, options={"draws": draws}, **strategy)
+        name: fitted(frame, options={"completions": draws}, **strategy)
         for name, strategy in STRATEGIES.items()
     }
     assert_same(models["NoAug"], models["AugFull"])
@@ -73,7 +79,7 @@ def test_same_seed_same_bytes(augmenter, draws, tmp_path):
     files = []
     for seed in (0, 0, 1):
         model = fitted(
-            make_frame(), augmenter=augmenter, options={"draws": draws}, seed=seed
+            make_frame(), augmenter=augmenter, options={"completions": draws}, seed=seed
         )
         files.append(tmp_path / f"{len(files)}.augmask")
         model.save(files[-1])

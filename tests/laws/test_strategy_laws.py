@@ -16,14 +16,14 @@ from augmask import AugMask
 from augmask.augmentation import resolve_augmenter
 from augmask.config import STRATEGIES
 from augmask.diffusion import BACKBONES
-from augmask.fitting import make_ready
+from augmask.prepare import prepare_fit
 from augmask.presets import PRESETS
 from augmask.progress import silent
 from augmask.rng import stream
 
 from .made_frame import make_frame
 
-TINY = {"steps": 4, "batch": 16, "width": 8, "depth": 1, "time_width": 8}
+TINY = {"steps": 4, "batch_size": 16, "width": 8, "depth": 1, "time_width": 8}
 EXTRA: dict[str, dict[str, object]] = {
     # what reads the table before training starts is what could differ
     "cdtd": {"anchor": None},
@@ -39,7 +39,7 @@ def prepared(backbone: str, strategy: str, preset: str = "paper"):
     model = AugMask(
         backbone, augmenter, supervise, preset, TINY | EXTRA[backbone], device="cpu"
     )
-    return make_ready(model, make_frame(holes=0.7), None, None, silent)
+    return prepare_fit(model, make_frame(holes=0.7), None, None, silent)
 
 
 @everywhere

@@ -99,7 +99,7 @@ def frames(draw):
 def told(draw, frame):
     """Return whether each column's holes are unknown or a level."""
     holes = st.sampled_from(["unknown", "level"])
-    return {name: {"hole": draw(holes)} for name in frame.columns}
+    return {name: {"missing_as": draw(holes)} for name in frame.columns}
 
 
 def encoded(frame, overrides=None, spread=None):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from augmask.augmentation.marginal import Ecdf
-from augmask.missing.learned import draw_holes, learn_holes
+from augmask.missing.learned import draw_missing, fit_missing_model
 from augmask.missing.model import MissingModel
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
@@ -28,7 +28,7 @@ def learned(frame, schema=None):
     table = codec.encode(frame, 0)
     filled = Ecdf().fit(table, rng()).draw(rng(1))
     rows = codec.decode(filled.num, filled.cat, rng(2))
-    return learn_holes(frame, codec, table, rng(3)), rows
+    return fit_missing_model(frame, codec, table, rng(3)), rows
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def gaps(real, made):
 
 def test_every_kind_of_column_gets_its_holes_back(survey):
     model, rows = learned(survey, {"7": "integer"})
-    made = draw_holes(model, rows, rng(4))
+    made = draw_missing(model, rows, rng(4))
     rates, together = gaps(survey, made)
     assert rates < 0.02
     assert together < 0.03
@@ -84,19 +84,19 @@ def test_every_kind_of_column_gets_its_holes_back(survey):
 
 def test_dtypes_do_not_depend_on_where_the_holes_fell(survey):
     model, rows = learned(survey, {"7": "integer"})
-    whole = draw_holes(model, rows, rng(4)).dtypes
+    whole = draw_missing(model, rows, rng(4)).dtypes
     assert str(whole["packs"]) == "float64"
     assert str(whole["smokes"]) == "object"
     assert str(whole[7]) == "Int64"
     assert whole["seen"].kind == "M"
     for start in range(0, 40, 2):
         part = rows.iloc[start : start + 2].reset_index(drop=True)
-        assert draw_holes(model, part, rng(start)).dtypes.equals(whole)
+        assert draw_missing(model, part, rng(start)).dtypes.equals(whole)
 
 
 def test_a_hole_that_is_a_value_is_left_to_the_generator(survey):
-    model, rows = learned(survey, {"packs": {"hole": "level"}, "7": "integer"})
-    made = draw_holes(model, rows, rng(4))
+    model, rows = learned(survey, {"packs": {"missing_as": "level"}, "7": "integer"})
+    made = draw_missing(model, rows, rng(4))
     assert made["packs"].isna().equals(rows["packs"].isna())
 
 
@@ -105,7 +105,7 @@ def test_a_file_gives_the_same_holes(survey):
     facts = json.loads(json.dumps(model.to_dict(), allow_nan=False))
     again = MissingModel.from_parts(facts, model.arrays())
     pd.testing.assert_frame_equal(
-        draw_holes(again, rows, rng(4)), draw_holes(model, rows, rng(4))
+        draw_missing(again, rows, rng(4)), draw_missing(model, rows, rng(4))
     )
     facts["columns"].pop()
     with pytest.raises(ValueError, match="do not fit"):
@@ -115,7 +115,7 @@ def test_a_file_gives_the_same_holes(survey):
 def test_a_complete_table_has_no_holes_to_give():
     frame = pd.DataFrame({"x": rng().normal(size=200), "n": [*range(50)] * 4})
     model, rows = learned(frame)
-    pd.testing.assert_frame_equal(draw_holes(model, rows, rng()), rows)
+    pd.testing.assert_frame_equal(draw_missing(model, rows, rng()), rows)
 
 
 @pytest.mark.parametrize("name", ["nafld1", "loans"])
@@ -125,7 +125,7 @@ def test_real_holes_come_back(name):
         pytest.skip(f"{path} is absent; set AUGMASK_DATA")
     frame = read_frame(path)
     model, rows = learned(frame)
-    rates, together = gaps(frame, draw_holes(model, rows, rng(4)))
+    rates, together = gaps(frame, draw_missing(model, rows, rng(4)))
     assert rates < 0.02
     assert together < 0.03
 

@@ -9,7 +9,7 @@ import pytest
 from augmask import AugMask
 from augmask.errors import AugMaskWarning, DataError, UsageError
 from augmask.evaluation.tables import read_tables
-from augmask.report.filled import DRAWS, ROWS, fill_holes
+from augmask.report.filled import DRAWS, ROWS, fill_missing
 from augmask.table.infer import infer_schema
 
 RHO = 0.8
@@ -62,7 +62,7 @@ def parts_of(real: pd.DataFrame, **more: pd.DataFrame) -> dict:
 
 
 def filled(real: pd.DataFrame, model: object, numeric=("x", "y"), **more):
-    return fill_holes(parts_of(real, **more), model, list(real), numeric, seed=1)
+    return fill_missing(parts_of(real, **more), model, list(real), numeric, seed=1)
 
 
 def coverage(found, kind: str) -> dict[float, float]:
@@ -180,7 +180,7 @@ def test_a_real_model_fills_every_kind_of_column_and_leaves_level_holes_alone():
         }
     )
     frame = frame.mask(rng.random(frame.shape) < 0.3)
-    schema = {"income": {"hole": "level"}, "job": {"hole": "level"}}
+    schema = {"income": {"missing_as": "level"}, "job": {"missing_as": "level"}}
     model = AugMask(augmenter="ecdf", preset="fast", options=TINY, device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AugMaskWarning)
@@ -189,7 +189,7 @@ def test_a_real_model_fills_every_kind_of_column_and_leaves_level_holes_alone():
     rows = tables.shown(tables.real)
     parts = {"real": rows, "remasked": rows, "schema": tables.shown_schema}
     unknown = [c.name for c in tables.shown_schema if c.learned and not c.gated]
-    found = fill_holes(parts, model, unknown, tables.numeric)
+    found = fill_missing(parts, model, unknown, tables.numeric)
     assert found.why_not == ""
     assert set(found.columns["column"]) == {"kg", "age", "smokes", "day"}
     assert {f.name for e in found.examples for f in e.fans} <= set(found.columns.column)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from augmask.report.counts import Bars, Histogram
-from augmask.report.fans import Fan
+from augmask.report.imputation_examples import Fan
 from augmask.report.plots_fill import fan_figure, shares_figure
 from augmask.report.svg import svg
 

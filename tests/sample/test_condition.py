@@ -12,7 +12,7 @@ from augmask.config import Settings
 from augmask.errors import ConditionError
 from augmask.rng import stream
 from augmask.sample.condition import MOST, Demand, satisfying
-from augmask.sample.rules import learn_rules, read_rules
+from augmask.sample.constraints import learn_constraints, read_constraints
 from augmask.sample.source import Drawn, Source
 from augmask.table.encode import Codec
 from augmask.table.infer import infer_schema
@@ -76,10 +76,10 @@ def source(codec, seed=0):
     return made
 
 
-def ask(codec, where, n=3000, rules=(), seed=0):
+def ask(codec, where, n=3000, constraints=(), seed=0):
     made = source(codec, seed)
     wanted = None if where is None else read_where(where, codec.schema)
-    frames = list(satisfying(made, n, Demand(wanted, rules)))
+    frames = list(satisfying(made, n, Demand(wanted, constraints)))
     rows = pd.concat(frames, ignore_index=True)
     assert len(rows) == n
     if wanted is not None:
@@ -181,20 +181,20 @@ def test_the_seed_decides(codec):
     assert not set(one["y"]) & set(other["y"])
 
 
-def rules_of(codec, rules, keeps):
+def rules_of(codec, constraints, keeps):
     """Return rules learned from a table in which they hold."""
     frame = TRUTH[keeps(TRUTH)].head(5000).reset_index(drop=True)
     frame.insert(0, "id", "K")
     known = np.ones(frame.shape, bool)
-    return learn_rules(read_rules(rules, codec.schema), frame, known)
+    return learn_constraints(read_constraints(constraints, codec.schema), frame, known)
 
 
 @pytest.mark.parametrize("where", [None, "x > 1"])
 def test_an_order_is_kept_by_every_row_and_the_law_is_that_of_rows_that_keep_it(
     codec, where
 ):
-    rules = rules_of(codec, ["x <= y"], lambda f: f.x <= f.y)
-    rows, facts, _ = ask(codec, where, rules=rules)
+    constraints = rules_of(codec, ["x <= y"], lambda f: f.x <= f.y)
+    rows, facts, _ = ask(codec, where, constraints=constraints)
     assert (rows["x"] <= rows["y"]).all()
     real = TRUTH[(TRUTH.x <= TRUTH.y) & (TRUTH.x > (1 if where else -9))]
     assert facts["rate"] == pytest.approx(len(real) / len(TRUTH), rel=0.2)
@@ -203,8 +203,10 @@ def test_an_order_is_kept_by_every_row_and_the_law_is_that_of_rows_that_keep_it(
 
 
 def test_a_function_of_ones_own_is_kept_by_every_row(codec):
-    rules = rules_of(codec, [lambda f: f["x"] + f["z"] > 0], lambda f: f.x + f.z > 0)
-    rows, facts, _ = ask(codec, "x > 0.5", rules=rules)
+    constraints = rules_of(
+        codec, [lambda f: f["x"] + f["z"] > 0], lambda f: f.x + f.z > 0
+    )
+    rows, facts, _ = ask(codec, "x > 0.5", constraints=constraints)
     assert (rows["x"] + rows["z"] > 0).all()
     real = TRUTH[(TRUTH.x > 0.5) & (TRUTH.x + TRUTH.z > 0)]
     for name in real:
@@ -212,8 +214,8 @@ def test_a_function_of_ones_own_is_kept_by_every_row(codec):
 
 
 def test_a_function_that_hardly_any_row_satisfies_is_an_error(codec):
-    rules = rules_of(codec, [lambda f: f["x"] > 4], lambda f: f.x > 4)
+    constraints = rules_of(codec, [lambda f: f["x"] > 4], lambda f: f.x > 4)
     with pytest.raises(
         ConditionError, match=r"\d of .* rows satisfied the rule <lambda>"
     ):
-        ask(codec, None, n=100, rules=rules)
+        ask(codec, None, n=100, constraints=constraints)

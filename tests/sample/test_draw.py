@@ -7,7 +7,7 @@ import torch
 from augmask.config import Settings
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.sample.draw import draw_batches
-from augmask.table.carrier import Layout
+from augmask.table.table import Layout
 
 CPU = torch.device("cpu")
 SETTINGS = Settings(sampling_batch=10, sampling_steps=3)
@@ -89,7 +89,7 @@ def test_a_fused_step_draws_the_same_rows(backbone, monkeypatch):
     network = {"width": 8, "depth": 1, "time_width": 8}
     model = build_backbone(backbone, layout, 0, **network)
     plain = SETTINGS.replace({"sampling_batch": 20})
-    fused = plain.replace({"fuse": "always"})
+    fused = plain.replace({"compile": "always"})
     for a, b in zip(
         draw_batches(model, 50, 0, plain, CPU),
         draw_batches(model, 50, 0, fused, CPU),

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.cdtd_back import CDTDWay
-from augmask.diffusion.reverse import follow
+from augmask.diffusion.cdtd_back import CDTDSampler
+from augmask.diffusion.sampling import run_sampler
 from augmask.errors import AugMaskWarning, ConditionError, UsageError
 from augmask.model import AugMask, load
 
-SIZES = {"steps": 300, "batch": 128, "sampling_steps": 12, "ema": 0.98}
+SIZES = {"steps": 300, "batch_size": 128, "sampling_steps": 12, "ema": 0.98}
 SMALL = {
     "cdtd": {"width": 32, "depth": 1, "time_width": 8},
     "tabddpm": {"width": 32, "depth": 1},
@@ -43,7 +43,7 @@ def make_frame(n=300):
 
 
 FRAME = make_frame()
-SCHEMA = {"packs": {"hole": "level", "kind": "integer"}, "street": "category"}
+SCHEMA = {"packs": {"missing_as": "level", "kind": "integer"}, "street": "category"}
 
 
 def fitted(backbone="cdtd", **wishes):
@@ -135,10 +135,10 @@ def test_what_is_wrong_is_said_before_anything_is_drawn(model):
 class NoWay(CDTD):
     """A backbone that can be sampled and nothing else."""
 
-    way = property()
+    sampler = property()
 
     def sample(self, n, generator, steps=12, solver="euler"):
-        return follow(CDTDWay(self, steps, solver), n, generator)
+        return run_sampler(CDTDSampler(self, steps, solver), n, generator)
 
 
 def test_a_backbone_without_a_way_gives_what_it_often_draws_and_no_more():
@@ -176,7 +176,7 @@ def test_a_file_keeps_rules_and_holes(tmp_path):
         return (frame["age"] > 20) | ~frame["smokes"]
 
     with pytest.warns(AugMaskWarning, match="2 of 50 rows break the rule sober"):
-        model = fitted(rules=["born <= left", ["smokes", "job"], sober])
+        model = fitted(constraints=["born <= left", ["smokes", "job"], sober])
     rows = model.sample(300)
     assert (rows["born"] <= rows["left"]).all()
     assert sober(rows).all()
@@ -187,6 +187,6 @@ def test_a_file_keeps_rules_and_holes(tmp_path):
     with pytest.raises(UsageError, match=r"a rule of your own, sober; .*rules="):
         load(path)
     with pytest.raises(UsageError, match="without a rule <lambda>"):
-        load(path, rules=[sober, lambda frame: frame["age"] > 0])
-    again = load(path, rules=[sober])
+        load(path, constraints=[sober, lambda frame: frame["age"] > 0])
+    again = load(path, constraints=[sober])
     pd.testing.assert_frame_equal(again.sample(100, missing="learned", seed=3), rows)

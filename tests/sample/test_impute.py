@@ -108,7 +108,7 @@ def test_a_hole_that_is_a_level_is_a_value():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = AugMask(augmenter="ecdf", preset="fast", options=TINY, device="cpu")
-        schema = {"kg": {"hole": "level"}, "city": {"hole": "level"}}
+        schema = {"kg": {"missing_as": "level"}, "city": {"missing_as": "level"}}
         model.fit(frame, schema=schema)
     found = model.impute(frame)
     for name in ("kg", "city"):
@@ -137,7 +137,7 @@ def test_rows_without_a_hole_are_not_run(model, monkeypatch):
 
 def test_draws_differ_and_the_seed_decides(model):
     frame, reports = make_frame(), []
-    found = model.impute(frame, draws=4, progress=lambda *r: reports.append(r[:3]))
+    found = model.impute(frame, n_draws=4, progress=lambda *r: reports.append(r[:3]))
     assert isinstance(found, Imputations)
     assert len(found) == 4
     assert reports[-1][0] == "impute"
@@ -147,9 +147,9 @@ def test_draws_differ_and_the_seed_decides(model):
     hole = frame["kg"].isna()
     draws = np.stack([one.loc[hole, "kg"] for one in found])
     assert (draws.std(axis=0) > 0).all()
-    again = model.impute(frame, draws=4)
+    again = model.impute(frame, n_draws=4)
     pd.testing.assert_frame_equal(again.long(), found.long())
-    other = model.impute(frame, draws=4, seed=1)
+    other = model.impute(frame, n_draws=4, seed=1)
     assert not other.long().equals(found.long())
     summary = found.summary()
     learned = [c for c in frame if c not in ("key", "country")]
@@ -163,7 +163,7 @@ def test_a_frame_that_does_not_fit_is_refused_in_one_sentence(model):
     with pytest.raises(DataError, match=r"no columns but .*'aeg'; did you mean 'age'"):
         model.impute(frame.assign(aeg=1))
     with pytest.raises(UsageError, match="draws"):
-        model.impute(frame, draws=0)
+        model.impute(frame, n_draws=0)
     with pytest.raises(DataError, match="was learned as"):
         model.impute(frame.assign(age="old"))
 
@@ -180,14 +180,14 @@ def test_beliefs_name_every_level_and_no_code_is_averaged():
     frame.loc[rng.random(800) < 0.3, ["job", "grade"]] = None
     strange = frame.assign(bonus=frame["bonus"].where(x < 1, "b"))
     options = TINY | {"steps": 300, "width": 64, "depth": 2, "sampling_batch": 4000}
-    kinds = {"bonus": {"hole": "level"}, "job": "category", "grade": "category"}
+    kinds = {"bonus": {"missing_as": "level"}, "job": "category", "grade": "category"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = AugMask("tabddpm", "ecdf", preset="fast", options=options, device="cpu")
-        found = model.fit(frame, schema=kinds).impute(strange, draws=5)
+        found = model.fit(frame, schema=kinds).impute(strange, n_draws=5)
     column = model.schema_["job"]
     assert len(column.folded) > 5
-    levels, shares = found._filled["job"].belief
+    levels, shares = found._filled["job"].class_probs
     assert list(levels) == [*column.levels, *(level for level, _ in column.folded)]
     np.testing.assert_allclose(shares.sum(1), 1, rtol=1e-5)
     rare = shares[:, len(column.levels) :]
@@ -197,7 +197,7 @@ def test_beliefs_name_every_level_and_no_code_is_averaged():
     assert (told["smith"] > told["cook"])[x[hole] > 1].mean() > 0.9
     assert (told["cook"] > told["smith"])[x[hole] < -1].mean() > 0.9
     # "b" was never seen; the answer may be "a", not another hole
-    assert list(found._filled["bonus"].belief.levels) == ["a"]
+    assert list(found._filled["bonus"].class_probs.levels) == ["a"]
 
     best, summary = found.best(), found.summary()
     assert set(best["grade"]) == {10, 30}
@@ -211,18 +211,18 @@ def test_beliefs_name_every_level_and_no_code_is_averaged():
 
 def test_a_hole_believed_to_be_a_kept_one_leaves_every_level_as_likely():
     frame = make_frame()
-    schema = infer_schema(frame, {"city": {"hole": "level"}})
+    schema = infer_schema(frame, {"city": {"missing_as": "level"}})
     codec = Codec.fit(frame, schema)
     fill = np.arange(len(frame)) < 1
     cells = read_cells(frame["city"], "city", ())
-    belief = module._Belief(
+    class_probs = module._Belief(
         module._Holes(schema["city"], "city", cells, fill), codec.layout
     )
     j = codec.layout.cat_names.index("city")
     kept = np.zeros((1, sum(codec.layout.cards)), np.float32)
     kept[0, sum(codec.layout.cards[: j + 1]) - 1] = 1
-    belief.add(np.array([0]), kept)
-    assert belief.shares().shares.tolist() == [[0.5, 0.5]]
+    class_probs.add(np.array([0]), kept)
+    assert class_probs.shares().shares.tolist() == [[0.5, 0.5]]
 
 
 def test_every_member_of_an_ensemble_has_its_say_in_every_row(model, monkeypatch):
@@ -238,7 +238,7 @@ def test_every_member_of_an_ensemble_has_its_say_in_every_row(model, monkeypatch
         return found._replace(num=np.where(found.num == num, num, own[:, None]))
 
     monkeypatch.setattr(module, "complete_rows", by_turns)
-    draws = model.impute(frame, draws=2)
+    draws = model.impute(frame, n_draws=2)
     first, second = (one["kg"].to_numpy() for one in draws)
     assert (first != second).all()
     assert len(np.unique(first)) == len(np.unique(second)) == 1

@@ -81,8 +81,8 @@ def test_the_summary_says_what_the_draws_say():
 
 
 def test_of_categories_the_model_is_believed_more_than_a_count_of_draws():
-    found, belief = made(), Shares(["cook", "smith"], np.array([[0.3, 0.7]]))
-    job = found._filled["job"]._replace(belief=belief)
+    found, class_probs = made(), Shares(["cook", "smith"], np.array([[0.3, 0.7]]))
+    job = found._filled["job"]._replace(class_probs=class_probs)
     found = Imputations(found._frame, found._filled | {"job": job}, 4)
     told = found.summary().set_index("column").loc["job"]
     assert (told["mode"], told["probability"]) == ("smith", 0.7)

@@ -33,9 +33,9 @@ def make_frame(n=300):
 @pytest.fixture(scope="module")
 def model():
     made = AugMask(augmenter="ecdf", options=OPTIONS, device="cpu")
-    schema = {"packs": {"hole": "level", "kind": "integer"}}
+    schema = {"packs": {"missing_as": "level", "kind": "integer"}}
     with pytest.warns(UserWarning, match="identifiers"):
-        return made.fit(make_frame(), schema, rules=["day <= end"])
+        return made.fit(make_frame(), schema, constraints=["day <= end"])
 
 
 def test_each_row_keeps_what_it_gives(model):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from augmask.sample.rules import read_rules
+from augmask.sample.constraints import read_constraints
 from augmask.sample.suggest import suggest_orders
 from augmask.table.infer import infer_schema
 
@@ -32,7 +32,9 @@ def test_orders_that_always_hold_are_suggested_as_rules_are_written():
     schema = infer_schema(frame)
     found = suggest_orders(frame, schema)
     assert set(found) == {"`in` <= `out day`", "low <= high"}
-    assert all(rule.holds(frame).all() for rule in read_rules(found, schema))
+    assert all(
+        constraint.holds(frame).all() for constraint in read_constraints(found, schema)
+    )
 
 
 def test_one_broken_row_and_holes():

@@ -43,12 +43,12 @@ def test_what_one_level_tells_is_kept_by_itself():
     smoker = frame["smokes"] == "yes"
     frame.loc[~smoker, ["a_day", "brand"]] = None
     schema = infer_schema(frame)
-    assert schema["a_day"].hole == schema["brand"].hole == "level"
-    assert schema["income"].hole == "unknown"
+    assert schema["a_day"].missing_as == schema["brand"].hole == "level"
+    assert schema["income"].missing_as == "unknown"
     (found,) = absence_findings(schema)
     assert found["columns"] == ["a_day", "brand"]
     assert found["applied"]
-    assert found["schema"]["brand"] == {"hole": "unknown"}
+    assert found["schema"]["brand"] == {"missing_as": "unknown"}
     assert '[columns."brand"]\nhole = "unknown"' in found["toml"]
     (note,) = [note for note in schema.notes() if "not applicable" in note]
     for word in (
@@ -63,9 +63,9 @@ def test_what_one_level_tells_is_kept_by_itself():
 def test_it_is_switched_off_by_the_schema():
     frame = survey()
     frame.loc[frame["smokes"] != "yes", ["a_day", "brand"]] = None
-    schema = infer_schema(frame, {"brand": {"hole": "unknown"}})
-    assert schema["brand"].hole == "unknown"
-    assert schema["a_day"].hole == "level"
+    schema = infer_schema(frame, {"brand": {"missing_as": "unknown"}})
+    assert schema["brand"].missing_as == "unknown"
+    assert schema["a_day"].missing_as == "level"
     (note,) = [note for note in schema.notes() if "not applicable" in note]
     assert "brand" not in note
 
@@ -92,10 +92,10 @@ def test_a_bound_is_told_but_not_acted_on(extra):
     late = frame.index[frame["year"] > 2003]
     frame.loc[late[:extra], "income"] = None
     schema = infer_schema(frame)
-    assert schema["income"].hole == "unknown"
+    assert schema["income"].missing_as == "unknown"
     (found,) = absence_findings(schema)
     assert "year <= 2003" in found["text"]
-    assert found["schema"] == {"income": {"hole": "level"}}
+    assert found["schema"] == {"income": {"missing_as": "level"}}
     assert any("if this means 'not applicable'" in note for note in schema.notes())
 
 
@@ -105,7 +105,7 @@ def test_what_is_nearly_so_is_told():
     asked = frame.index[frame["smokes"] == "yes"]
     frame.loc[asked[::9], "a_day"] = None
     schema = infer_schema(frame)
-    assert schema["a_day"].hole == "unknown"
+    assert schema["a_day"].missing_as == "unknown"
     (found,) = absence_findings(schema)
     assert "smokes is not 'yes'" in found["text"]
     assert "of the others" in found["text"]
@@ -117,7 +117,7 @@ def test_two_columns_together(join):
     one, two = frame["smokes"] == "no", frame["works"]
     frame.loc[one & two if join == "and" else one | two, "brand"] = None
     schema = infer_schema(frame)
-    assert schema["brand"].hole == "unknown"
+    assert schema["brand"].missing_as == "unknown"
     (found,) = absence_findings(schema)
     assert found["text"].startswith("missing in exactly")
     assert f" {join} " in found["text"]

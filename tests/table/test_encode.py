@@ -107,7 +107,7 @@ def test_codes_beyond_the_levels_are_refused(frame):
 
 def test_kept_holes_are_learned_and_come_back(frame):
     frame = frame.assign(always=1.5)
-    told = {name: {"hole": "level"} for name in frame.columns}
+    told = {name: {"missing_as": "level"} for name in frame.columns}
     codec = Codec.fit(frame, infer_schema(frame, told))
     assert codec.layout.cards == (4, 2, 2, 2, 2, 2)
     assert "height is missing" in codec.layout.cat_names
@@ -134,7 +134,7 @@ def test_a_kept_hole_beside_one_value_is_learned():
             "day": ["2020-01-01", None] * 20,
         }
     )
-    told = {name: {"hole": "level"} for name in frame.columns}
+    told = {name: {"missing_as": "level"} for name in frame.columns}
     codec = Codec.fit(frame, infer_schema(frame, told))
     table = codec.encode(frame)
     out = codec.decode(table.num, table.cat, rng())
@@ -211,7 +211,7 @@ def test_save_and_load_give_the_same(frame):
 
 def test_names_of_gates_must_be_free(frame):
     frame = frame.rename(columns={"city": "height is missing"})
-    schema = infer_schema(frame, {"height": {"hole": "level"}})
+    schema = infer_schema(frame, {"height": {"missing_as": "level"}})
     with pytest.raises(SchemaError, match="rename it"):
         Codec.fit(frame, schema)
 

@@ -12,7 +12,7 @@ import pytest
 
 from augmask.errors import DataError, SchemaError
 from augmask.table.encode import Codec
-from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.infer import infer_schema, missing_mask
 
 N = 40
 TEXT = str(pd.Series(["text"]).dtype)
@@ -220,7 +220,9 @@ def test_sentinels_are_named_but_only_declared_ones_are_holes():
     assert any("-999" in note and "'age'" in note for note in schema.notes())
     assert "may stand for a hole: '?'" in str(schema)
 
-    told = infer_schema(frame, {"age": {"holes": [-999]}, "job": {"holes": "?"}})
+    told = infer_schema(
+        frame, {"age": {"na_values": [-999]}, "job": {"na_values": "?"}}
+    )
     assert told["age"].low == 20
     assert told["age"].missing == pytest.approx(2 / 42)
     assert told["age"].suspects == ()
@@ -232,7 +234,7 @@ def test_text_numbers_become_numbers_once_the_code_is_declared():
     frame = pd.DataFrame({"x": [*texts, "?", "abc", "?"]})
     with pytest.raises(DataError, match=r"3 of its 303 values are not, such as '\?'"):
         infer_schema(frame)
-    column = infer_schema(frame, {"x": {"holes": ["?", "abc"]}})["x"]
+    column = infer_schema(frame, {"x": {"na_values": ["?", "abc"]}})["x"]
     assert (column.kind, column.dtype, column.decimals) == ("float", "float64", 2)
     assert infer_schema(frame, {"x": "category"})["x"].kind == "category"
     few = infer_schema(pd.DataFrame({"x": ["1", "2", "?"] * 9}))["x"]
@@ -278,7 +280,7 @@ BAD_OVERRIDES = {
     "unknown kind": ({"age": "flaot"}, "'flaot'; did you mean 'float'"),
     "unknown setting": ({"age": {"knd": "float"}}, "'knd'; did you mean 'kind'"),
     "no settings": ({"age": 3}, "must be a kind or a table"),
-    "hole": ({"age": {"hole": "maybe"}}, "'unknown' or 'level'"),
+    "missing_as": ({"age": {"missing_as": "maybe"}}, "'unknown' or 'level'"),
     "holes": ({"age": {"holes": {"a": 1}}}, "a list of codes"),
     "decimals": ({"x": {"decimals": -1}}, "from 0 to 6"),
     "decimals of text": ({"sex": {"decimals": 1}}, "only a float has decimals"),
@@ -344,7 +346,7 @@ def test_a_declared_code_among_cells_of_another_type():
     frame = pd.DataFrame({"x": pd.Series([*NUMBERS, "?", " ?"], dtype=object)})
     with pytest.raises(DataError, match="declare what stands for a hole"):
         infer_schema(frame)
-    column = infer_schema(frame, {"x": {"holes": ["?"]}})["x"]
+    column = infer_schema(frame, {"x": {"na_values": ["?"]}})["x"]
     assert (column.kind, column.dtype) == ("integer", "int64")
 
 
@@ -368,6 +370,6 @@ def test_text_that_no_file_can_take_is_refused():
 
 def test_hole_mask_counts_declared_codes():
     frame = pd.DataFrame({"a": [1, -9, None], "b": ["x", "?", None]})
-    schema = infer_schema(frame, {"a": {"holes": [-9]}})
+    schema = infer_schema(frame, {"a": {"na_values": [-9]}})
     expected = pd.DataFrame({"a": [False, True, True], "b": [False, False, True]})
-    pd.testing.assert_frame_equal(hole_mask(frame, schema), expected)
+    pd.testing.assert_frame_equal(missing_mask(frame, schema), expected)

@@ -27,7 +27,9 @@ FRAME = pd.DataFrame(
 
 @pytest.fixture
 def schema():
-    return infer_schema(FRAME, {"flag": {"hole": "level"}, "grade": {"holes": [5]}})
+    return infer_schema(
+        FRAME, {"flag": {"missing_as": "level"}, "grade": {"na_values": [5]}}
+    )
 
 
 def test_json_round_trip_is_exact(schema):
@@ -41,7 +43,7 @@ def test_toml_round_trip(schema, tmp_path):
     path = tmp_path / "schema.toml"
     schema.to_toml(path)
     assert infer_schema(FRAME, path) == schema
-    assert read_overrides(path)["flag"]["hole"] == "level"
+    assert read_overrides(path)["flag"]["missing_as"] == "level"
     assert f"# {schema['weight'].reason}\n" in path.read_text(encoding="utf-8")
 
 

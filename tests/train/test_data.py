@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.train.data import TrainingData, hidden_cells
-from augmask.train.lane import Lane
+from augmask.train.streams import Lane
 
 CPU = torch.device("cpu")
 
@@ -23,7 +23,10 @@ def training_data(
     table, draws="one", supervise="observed", hidden=None, resident=math.inf
 ):
     completions = complete(
-        resolve_augmenter("ecdf"), table, Draws.parse(draws), np.random.default_rng(0)
+        resolve_augmenter("ecdf"),
+        table,
+        CompletionPlan.parse(draws),
+        np.random.default_rng(0),
     )
     if hidden is None:
         hidden = np.zeros_like(table.observed)

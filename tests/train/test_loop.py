@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.config import Settings
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.errors import ArtifactError, TrainingDiverged
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.data import TrainingData, hidden_cells
-from augmask.train.flat import Flat
+from augmask.train.flat_params import Flat
 from augmask.train.loop import LOOK, train
 from augmask.train.trainer import Trainer
 
@@ -26,7 +26,10 @@ SMALL = {"width": 16, "depth": 1, "time_width": 16, "batch": 16, "warmup": 10}
 def make_trainer(table, holdout=0.1, backbone="cdtd", **changes) -> Trainer:
     settings = Settings().replace({**SMALL, "holdout": holdout, **changes}, None)
     completions = complete(
-        resolve_augmenter("ecdf"), table, Draws("stack", 2), np.random.default_rng(0)
+        resolve_augmenter("ecdf"),
+        table,
+        CompletionPlan("stack", 2),
+        np.random.default_rng(0),
     )
     built = build_backbone(backbone, table.layout, 0, **settings.network)
     built.init_from_data(completions.table)

@@ -24,7 +24,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.augmentation.marginal import Ecdf
 from augmask.config import Settings
 from augmask.diffusion import build_backbone
@@ -32,7 +32,7 @@ from augmask.diffusion.base import CellLoss
 from augmask.diffusion.reduce import reduce_cells
 from augmask.errors import AugMaskError, DataError, UsageError
 from augmask.model import AugMask, load
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 from augmask.train import loop, parallel
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.data import TrainingData, hidden_cells
@@ -85,7 +85,7 @@ def make_trainer(backbone="cdtd", **changes) -> Trainer:
     options = {**SMALL, "holdout": 0.1, "batch": 17, "lr": 0.01, **changes}
     settings = Settings().replace(options, None)
     rng = np.random.default_rng(0)
-    done = complete(Ecdf(), small_table(), Draws("stack", 2), rng)
+    done = complete(Ecdf(), small_table(), CompletionPlan("stack", 2), rng)
     keywords = settings.network if backbone == "cdtd" else {}
     built = build_backbone(backbone, done.table.layout, 0, **keywords)
     hidden = hidden_cells(done.table.observed, settings.holdout, rng)
@@ -159,7 +159,7 @@ def fit_twice(folder: Path) -> dict:
     found["notes"] = [str(w.message) for w in said]
     group_of_ones_own(folder)
     # the rule `zero` adds a level to every category, which only the first can know
-    options = {**SMALL, "draws": "stack:3"}
+    options = {**SMALL, "completions": "stack:3"}
     model = AugMask("tabddpm", "zero", options={**options, "batch": 20}, device="cpu")
     for name in ("time_width", "depth", "width"):
         model.options.pop(name)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.config import Settings
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.train.data import TrainingData
@@ -15,7 +15,7 @@ from augmask.train.trainer import Trainer
 
 
 @pytest.mark.parametrize(
-    ("fuse", "device", "steps", "expected"),
+    ("compile", "device", "steps", "expected"),
     [
         ("auto", "cuda", 30_000, True),
         ("auto", "cuda", 100, False),
@@ -25,14 +25,14 @@ from augmask.train.trainer import Trainer
     ],
 )
 def test_long_runs_on_a_gpu_are_compiled(fuse, device, steps, expected):
-    assert Settings(fuse=fuse, steps=steps).compiled(device) is expected
+    assert Settings(compile=fuse, steps=steps).compiled(device) is expected
 
 
 def trainer_on(device: torch.device, table, backbone: str) -> Trainer:
     network = {"width": 64, "depth": 2, "time_width": 32}
     settings = Settings().replace(network | {"batch": 128, "steps": 200}, None)
     rng = np.random.default_rng(0)
-    filled = complete(resolve_augmenter("ecdf"), table, Draws("stack", 2), rng)
+    filled = complete(resolve_augmenter("ecdf"), table, CompletionPlan("stack", 2), rng)
     model = build_backbone(backbone, filled.table.layout, 0, **network)
     model.init_from_data(filled.table)
     model.to(device)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.config import Settings
 from augmask.diffusion import build_backbone
 from augmask.train.data import TrainingData
@@ -21,7 +21,7 @@ def trainer(table, backbone: str, seed: int, steps: int = 60, device="cpu", **ch
         NETWORK | {"batch": 32, "steps": steps, "holdout": 0.05} | changes, None
     )
     rng = np.random.default_rng(seed)
-    filled = complete(resolve_augmenter("ecdf"), table, Draws("stack", 2), rng)
+    filled = complete(resolve_augmenter("ecdf"), table, CompletionPlan("stack", 2), rng)
     model = build_backbone(backbone, filled.table.layout, seed, **settings.network)
     model.init_from_data(filled.table)
     model.to(device)

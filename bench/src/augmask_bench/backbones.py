@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from augmask_bench.generator import Generator, Made, Request
 from augmask.config import STRATEGIES, Settings
 from augmask.errors import UsageError
 from augmask.presets import resolve_preset
+from augmask_bench.generator import Generator, Made, Request
 
 if TYPE_CHECKING:
     from augmask_bench.methods import Method
@@ -23,7 +23,7 @@ def _resolved(method: Method) -> Settings:
             f"the preset of {method.generator} must be named in a plan, got 'auto': "
             "what is compared must not depend on the machine"
         )
-    changes = {**dict(method.options), "draws": method.draws}
+    changes = {**dict(method.options), "completions": method.completions}
     return resolve_preset(method.preset, "", method.generator, changes, None)[1]
 
 
@@ -68,7 +68,7 @@ def _make(request: Request) -> Made:
         augmenter=fill if fill is not None else method.augmenter,
         supervise=supervise,
         preset=method.preset,
-        options={**dict(method.options), "draws": method.draws},
+        options={**dict(method.options), "completions": method.completions},
         seed=request.seed,
         device=request.device,
     )

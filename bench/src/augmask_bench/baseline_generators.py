@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from augmask_bench.generator import Generator, Made, Request
-from augmask_bench.options import with_options
 from augmask.errors import UsageError, did_you_mean
 from augmask.rng import stream
+from augmask_bench.generator import Generator, Made, Request
+from augmask_bench.options import with_options
 
 if TYPE_CHECKING:
-    from augmask_bench.methods import Method
-    from augmask.table.carrier import Table
     from augmask.table.encode import Codec
+    from augmask.table.table import Table
+    from augmask_bench.methods import Method
 
 PRESETS = ("paper", "small")
 STRATEGIES = ("NoAug", "AugFull")
@@ -100,9 +100,9 @@ def _steps(facts: Any) -> int:
 
 def _encoded(module: str, request: Request) -> tuple[Codec, Table]:
     """Return the table to learn from, and its codec: fitted on observed cells only."""
-    from augmask_bench.baselines.plain import unscaled
     from augmask.table.encode import Codec
     from augmask.table.infer import infer_schema
+    from augmask_bench.baselines.plain import unscaled
 
     given = request.filled
     if given is None:

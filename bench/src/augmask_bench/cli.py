@@ -288,12 +288,12 @@ def table(
     as_json: Json = False,
 ) -> None:
     """Print the rank table; write it as Markdown, CSV and LaTeX beside the results."""
-    from augmask_bench import layout
-    from augmask_bench.gain import gains
-    from augmask_bench.ranks import rank_table
-    from augmask_bench.results import RANKS, forget, save_scores
     from augmask.files import written_whole
     from augmask.rng import stream
+    from augmask_bench import layout
+    from augmask_bench.ranks import rank_table
+    from augmask_bench.results import RANKS, forget, save_scores
+    from augmask_bench.significance import gains
 
     if scores is not None and scores.suffix != ".csv":
         raise UsageError(f"--scores must be a .csv file, got {scores}")

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from augmask_bench.engine import Failure, Job, JobsFailed, Result
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
+from augmask_bench.engine import Failure, Job, JobsFailed, Result
 
 # a scheduler must answer within so many seconds
 PATIENCE = 10.0

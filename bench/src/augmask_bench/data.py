@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask_bench.public import known_tables, level_texts, public_table, roles
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
 from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
 from augmask.table.schema import CATEGORICAL, LEARNED, NUMERIC
+from augmask_bench.public import known_tables, level_texts, public_table, roles
 
 TASKS = ("classification", "regression")
 FEWEST_ROWS = 50

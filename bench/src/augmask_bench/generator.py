@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from augmask.augmentation.frame import Augmented
-    from augmask_bench.fills import SharedFill
+    from augmask_bench.augmentation_cache import SharedFill
     from augmask_bench.methods import Method
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.moments import write_holes
+from augmask.augmentation.moments import write_missing
 from augmask.errors import NotFittedError
 from augmask_bench.peers import contained, require
 
 if TYPE_CHECKING:
     from augmask.progress import Progress
-    from augmask.table.carrier import FloatArray, Table
+    from augmask.table.table import FloatArray, Table
 
 ROUNDS = 40
 
@@ -43,7 +43,7 @@ def _filled(table: Table, x: FloatArray) -> Table:
         np.clip(np.rint(column), 0, card - 1).astype(np.int64)
         for column, card in zip(holes[n_num:], table.layout.cards, strict=True)
     ]
-    return write_holes(table, holes[:n_num], codes)
+    return write_missing(table, holes[:n_num], codes)
 
 
 class HyperImpute:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from augmask_bench.gain import Gains
 from augmask_bench.ranks import BLOCK, SUMMARY, TITLES, RankTable
+from augmask_bench.significance import Gains
 
 WIDTH = 80
 # What the screen and the paper write for a metric.

@@ -11,13 +11,18 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from augmask.augmentation.draws import Draws
-from augmask_bench.backbones import BACKBONES
-from augmask_bench.baseline_generators import BASELINES
-from augmask_bench.fills import augmenter_settings, augmenter_version, bent, rule_lacks
-from augmask_bench.generator import Generator, Made, Request
+from augmask.augmentation.completions import CompletionPlan
 from augmask.config import STRATEGIES, SUPERVISE
 from augmask.errors import UsageError, did_you_mean
+from augmask_bench.augmentation_cache import (
+    augmenter_settings,
+    augmenter_version,
+    bent,
+    rule_lacks,
+)
+from augmask_bench.backbones import BACKBONES
+from augmask_bench.baseline_generators import BASELINES
+from augmask_bench.generator import Generator, Made, Request
 
 NAMES_IN_PRINT = {
     **{"zero": "Zero", "mean": "Mean", "noise": "Noise"},
@@ -39,7 +44,7 @@ class Method:
         The rule that fills holes; empty if none is used.
     supervise : str
         Cells that the loss counts; empty where that is no choice.
-    draws : str
+    completions : str
         How many completions are trained on; `one` as in the paper.
     eta, lam : float, optional
         Context bias and stochasticity of a bent LightGBM rule.
@@ -55,7 +60,7 @@ class Method:
     strategy: str = ""
     augmenter: str = ""
     supervise: str = ""
-    draws: str = "one"
+    completions: str = "one"
     eta: float | None = None
     lam: float | None = None
     preset: str = "paper"
@@ -69,7 +74,7 @@ class Method:
         them changes; for what no setting says there are the versions.
         """
         generator = find_generator(self.generator)
-        knobs = ("generator", "augmenter", "supervise", "draws")
+        knobs = ("generator", "augmenter", "supervise", "completions")
         fill: dict[str, Any] = {}
         if self.augmenter:
             augmenter = bent(self.augmenter, self.eta, self.lam)
@@ -152,8 +157,8 @@ def _label(method: Method, generator: Generator) -> str:
     extra = []
     if usual[0] != method.augmenter:
         extra.append(in_print(method.augmenter))
-    if method.draws != "one":
-        extra.append(method.draws)
+    if method.completions != "one":
+        extra.append(method.completions)
     if method.eta is not None or method.lam is not None:
         extra.append(f"eta {method.eta or 0:g}")
         extra.append(f"lam {1 if method.lam is None else method.lam:g}")
@@ -198,6 +203,6 @@ def complete_method(method: Method) -> Method:
         )
     if supervise and supervise not in SUPERVISE:
         raise UsageError(f"supervise must be one of {SUPERVISE}, got {supervise!r}")
-    Draws.parse(method.draws)
+    CompletionPlan.parse(method.completions)
     full = dataclasses.replace(method, augmenter=augmenter, supervise=supervise)
     return dataclasses.replace(full, label=method.label or _label(full, generator))

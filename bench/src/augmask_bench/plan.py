@@ -40,11 +40,11 @@ from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
-from augmask_bench.data import FEWEST_ROWS, Source
-from augmask_bench.methods import Method, complete_method, find_generator
-from augmask_bench.words import check_keys, chosen, listed, texts, typed
 from augmask.errors import DataError, UsageError
 from augmask.missing.simulate import MAR_RULES, MECHANISMS
+from augmask_bench.data import FEWEST_ROWS, Source
+from augmask_bench.methods import Method, complete_method, find_generator
+from augmask_bench.validation import check_keys, chosen, listed, texts, typed
 
 # Part of every name: raised when split, holes or scoring change their meaning.
 PROTOCOL = 1
@@ -188,7 +188,7 @@ CROSSED = {
     "strategy": str,
     "augmenter": str,
     "supervise": str,
-    "draws": str,
+    "completions": str,
     "eta": (int, float),
     "lam": (int, float),
     "preset": str,
@@ -227,8 +227,8 @@ def _methods(given: Any) -> list[Method]:
         lists["generator"] = [generator]
         for values in itertools.product(*lists.values()):
             picked: dict[str, Any] = dict(zip(lists, values, strict=True))
-            for bend in {"eta", "lam"} & picked.keys():
-                picked[bend] = float(picked[bend])
+            for perturb in {"eta", "lam"} & picked.keys():
+                picked[perturb] = float(picked[perturb])
             found.append(Method(**picked, options=tuple(options.items())))
     label = typed(given, "label", str, "")
     if label and len(found) > 1:

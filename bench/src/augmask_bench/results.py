@@ -16,10 +16,10 @@ from typing import Any
 
 import pandas as pd
 
+from augmask.files import written_whole
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import Run
 from augmask_bench.ranks import METRICS
-from augmask.files import written_whole
 
 Record = dict[str, Any]
 
@@ -32,7 +32,7 @@ COLUMNS: dict[str, str] = {
     **dict.fromkeys(["method", "generator", "strategy", "augmenter"], "str"),
     "supervise": "str",
     "aware": "bool",
-    "draws": "str",
+    "completions": "str",
     **dict.fromkeys(["eta", "lam"], "float64"),
     **dict.fromkeys(["status", "reason"], "str"),
     **dict.fromkeys([*METRICS, "mle_real", "mle_synthetic", *SECONDS], "float64"),
@@ -69,7 +69,7 @@ def facts_of(run: Run) -> Record:
         "augmenter": method.augmenter,
         "supervise": method.supervise,
         "aware": find_generator(method.generator).aware,
-        "draws": method.draws,
+        "completions": method.completions,
         "eta": method.eta,
         "lam": method.lam,
     }

@@ -22,16 +22,16 @@ import pandas as pd
 
 import augmask as am
 from augmask.augmentation.frame import augmented
+from augmask.errors import AugMaskError, AugMaskWarning, UsageError
+from augmask.files import written_whole
+from augmask.versions import library_versions
+from augmask_bench.augmentation_cache import SharedFill, bent
 from augmask_bench.data import Dataset, split
-from augmask_bench.fills import SharedFill, bent
 from augmask_bench.generator import Made, Request
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import PROTOCOL, Run, load_modules, name_now
 from augmask_bench.results import Record, facts_of, real_file, sample_file
 from augmask_bench.score import Judge
-from augmask.errors import AugMaskError, AugMaskWarning, UsageError
-from augmask.files import written_whole
-from augmask.versions import library_versions
 
 LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pandas as pd
 
-from augmask_bench.arrays import read_arrays, write_arrays
-from augmask_bench.data import Dataset
-from augmask_bench.plan import Metrics
 from augmask.evaluation.columns import Floats
 from augmask.evaluation.coverage import alpha_beta
 from augmask.evaluation.fidelity import shape, trend
 from augmask.evaluation.utility import utility
 from augmask.rng import stream
+from augmask_bench.arrays import read_arrays, write_arrays
+from augmask_bench.data import Dataset
+from augmask_bench.plan import Metrics
 
 
 @dataclass(frozen=True, eq=False)

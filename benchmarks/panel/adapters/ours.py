@@ -21,5 +21,5 @@ if __name__ == "__main__":
         task.write([model.sample(task.rows, seed=task.seed)], **said)
     else:
         path = Path(task.table).with_suffix(".csv")
-        found = model.impute(path, draws=max(2, task.draws), seed=task.seed)
+        found = model.impute(path, n_draws=max(2, task.draws), seed=task.seed)
         task.write(list(found), **said)

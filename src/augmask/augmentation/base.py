@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from augmask.progress import Progress
-    from augmask.table.carrier import Table
+    from augmask.table.table import Table
 
 
 class Augmenter(Protocol):

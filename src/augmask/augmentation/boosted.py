@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.bend import bend
 from augmask.augmentation.conditional import (
     LEARN_ROWS,
     N_FOLDS,
@@ -21,9 +20,10 @@ from augmask.augmentation.conditional import (
     stacked,
 )
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments, draw_moments
+from augmask.augmentation.perturb import perturb
 from augmask.augmentation.workers import run_each
 from augmask.errors import NotFittedError, UsageError
-from augmask.table.carrier import Table
+from augmask.table.table import Table
 
 if TYPE_CHECKING:
     from augmask.progress import Progress
@@ -110,7 +110,7 @@ class _Boosted:
             raise NotFittedError("Call fit before draw: no moments were learned yet.")
         if self.table_.observed.all():
             return self.table_
-        bent = bend(self.table_, self.moments_, self.eta, self.lam)
+        bent = perturb(self.table_, self.moments_, self.eta, self.lam)
         return draw_moments(self.table_, bent, rng)
 
 
@@ -143,7 +143,7 @@ class LgbmS(_Boosted):
 
     Examples
     --------
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> x = np.linspace(-1.0, 1.0, 200)
     >>> observed = np.ones((200, 2), dtype=bool)
     >>> observed[::4, 1] = False

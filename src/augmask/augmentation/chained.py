@@ -26,11 +26,11 @@ from augmask.augmentation.moments import (
     Float32Array,
     draw_moments,
     pick_codes,
-    write_holes,
+    write_missing,
 )
 from augmask.augmentation.workers import run_each
 from augmask.errors import NotFittedError
-from augmask.table.carrier import BoolArray, Table
+from augmask.table.table import BoolArray, Table
 
 if TYPE_CHECKING:
     from augmask.progress import Progress
@@ -61,7 +61,7 @@ def _imputed(table: Table) -> Table:
         np.clip(np.rint(column), 0, card - 1).astype(np.int64)
         for column, card in zip(holes[n_num:], table.layout.cards, strict=True)
     ]
-    return write_holes(table, holes[:n_num], codes)
+    return write_missing(table, holes[:n_num], codes)
 
 
 class Mice:
@@ -236,7 +236,7 @@ class LgbmChain:
         n_num = table.layout.n_num
         holes = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
         codes = [column.astype(np.int64) for column in holes[n_num:]]
-        return write_holes(table, holes[:n_num], codes)
+        return write_missing(table, holes[:n_num], codes)
 
     def _start(self, rng: np.random.Generator) -> Float32Array:
         start = draw_moments(self.table_, self.start_, rng)

@@ -20,7 +20,7 @@ from augmask.augmentation.moments import (
     NumMoments,
     class_frequencies,
 )
-from augmask.table.carrier import BoolArray, Table
+from augmask.table.table import BoolArray, Table
 
 Spread = Literal["none", "paper", "log-chi2"]
 FoldArray = npt.NDArray[np.int8]

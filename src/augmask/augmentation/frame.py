@@ -12,10 +12,10 @@ from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.errors import UsageError
 from augmask.rng import stream
-from augmask.table.carrier import Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
-from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.infer import infer_schema, missing_mask
+from augmask.table.table import Table
 
 
 def augment(
@@ -92,7 +92,7 @@ def augmented(
             "them with a placeholder; use 'mean', 'ecdf' or 'lgbm-s'"
         )
     drawn = codec.decode(filled.num, filled.cat, rng, derive=False)
-    holes = hole_mask(frame, found)
+    holes = missing_mask(frame, found)
     for column in found:
         # what was observed comes from the frame itself, not through the scaling
         kept = ~holes[column.label].to_numpy()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.moments import class_frequencies, pick_alike, write_holes
+from augmask.augmentation.moments import class_frequencies, pick_alike, write_missing
 from augmask.errors import NotFittedError
-from augmask.table.carrier import CodeArray, FloatArray, Table
+from augmask.table.table import CodeArray, FloatArray, Table
 
 if TYPE_CHECKING:
     from augmask.progress import Progress
@@ -52,7 +52,7 @@ class _Marginal:
             known = table.cat_observed[:, j]
             codes, size = table.cat[known, j], int((~known).sum())
             cat.append(self._codes(codes, card, size, rng))
-        return write_holes(self._host(table), num, cat)
+        return write_missing(self._host(table), num, cat)
 
     def _host(self, table: Table) -> Table:
         return table
@@ -77,7 +77,7 @@ class Zero(_Marginal):
 
     Examples
     --------
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> table = Table(
     ...     np.zeros((2, 0)),
     ...     np.array([[1], [0]]),

@@ -1,7 +1,7 @@
 """What a conditional rule knows about each hole: μ̂, σ̂ or p̂, and how to draw from it.
 
 The moments are kept apart from the models that made them: drawing is then cheap, can
-be repeated, and can be bent (`bend.py`) without fitting anything again.
+be repeated, and can be bent (`perturb.py`) without fitting anything again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from augmask.table.carrier import BoolArray, CodeArray, FloatArray, Table
+from augmask.table.table import BoolArray, CodeArray, FloatArray, Table
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -100,7 +100,7 @@ def pick_alike(p: FloatArray, u: FloatArray) -> CodeArray:
     return np.asarray(codes, dtype=np.int64)
 
 
-def write_holes(
+def write_missing(
     table: Table, num: Iterable[FloatArray], cat: Iterable[CodeArray]
 ) -> Table:
     """Return `table` with one array of values per column written in its holes.
@@ -120,4 +120,4 @@ def draw_moments(table: Table, moments: Moments, rng: np.random.Generator) -> Ta
     """Fill each hole with an independent draw from its factor."""
     num = (f.mu + f.sigma * rng.standard_normal(len(f.mu)) for f in moments.num)
     cat = (pick_codes(f.p, rng.random(len(f.p))) for f in moments.cat)
-    return write_holes(table, num, cat)
+    return write_missing(table, num, cat)

@@ -18,7 +18,7 @@ from augmask.values import ValueKind
 
 if TYPE_CHECKING:
     from augmask.diffusion.base import Backbone
-    from augmask.table.carrier import Layout
+    from augmask.table.table import Layout
 
 # name -> where the class is, so that naming a backbone imports only that one
 BACKBONES: dict[str, str] = {
@@ -95,7 +95,7 @@ def check_sampler(backbone: Any, steps: int, solver: str, **keywords: Any) -> No
             f"solver must be one of {tuple(known)} for this backbone, got {solver!r}"
         )
     if isinstance(backbone, str):
-        from augmask.table.carrier import Layout
+        from augmask.table.table import Layout
 
         toy: Any = build_backbone(backbone, Layout(("x",), (), ()), 0, **keywords)
         toy.check_sampler(steps, solver or toy.solvers[0])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from augmask.diffusion.reduce import Reduction, Weight
-from augmask.table.carrier import Table
+from augmask.table.table import Table
 
 
 class Batch(NamedTuple):
@@ -90,14 +90,16 @@ def init_from_data(backbone: Backbone, table: Table) -> None:
         backbone.init_from_data(table)
 
 
-def probe_loss(backbone: Backbone, batch: Batch, generator: torch.Generator) -> Tensor:
+def validation_loss(
+    backbone: Backbone, batch: Batch, generator: torch.Generator
+) -> Tensor:
     """Return [B, d] losses that can be compared between training steps.
 
     They rank states of one run on held-out cells. A backbone whose `cell_loss` depends
-    on learned schedules or weights has a `probe_loss` that does not.
+    on learned schedules or weights has a `validation_loss` that does not.
     """
-    if hasattr(backbone, "probe_loss"):
-        return cast(Tensor, backbone.probe_loss(batch, generator))
+    if hasattr(backbone, "validation_loss"):
+        return cast(Tensor, backbone.validation_loss(batch, generator))
     return backbone.cell_loss(batch, generator).main
 
 

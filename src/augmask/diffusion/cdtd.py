@@ -25,7 +25,7 @@ from torch.nn.functional import embedding, normalize
 
 from augmask.diffusion import edm
 from augmask.diffusion.base import Batch, CellLoss
-from augmask.diffusion.cdtd_back import CDTDWay
+from augmask.diffusion.cdtd_back import CDTDSampler
 from augmask.diffusion.nets import (
     DirectPath,
     RandomFourier,
@@ -37,10 +37,10 @@ from augmask.diffusion.noise import Noise, log_time, low_discrepancy, normal_lik
 from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
-from augmask.diffusion.reverse import Guide, follow
-from augmask.diffusion.schedule import TimeWarp
+from augmask.diffusion.sampling import InpaintConfig, run_sampler
+from augmask.diffusion.time_warp import TimeWarp
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 SIGMA_MAX_NUM = 80.0
 SIGMA_MAX_CAT = 100.0
@@ -132,8 +132,8 @@ class CDTD(nn.Module):
     """
 
     reduction: Reduction = "batch"
-    solvers = ("euler", "multistep")
-    guided = Guide(30, "multistep")
+    solvers = ("euler", "dpmpp_2m")
+    inpaint_config = InpaintConfig(30, "dpmpp_2m")
     group: Tensor
     entropy: Tensor
 
@@ -274,7 +274,7 @@ class CDTD(nn.Module):
         return CellLoss(main=weighted / rho.detach(), aux=aux)
 
     @torch.no_grad()
-    def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:
+    def validation_loss(self, batch: Batch, generator: Noise) -> Tensor:
         """Return A per cell at noise levels that are the same in every state.
 
         The learned warp ties both groups to one time, so each group is scored at the
@@ -326,17 +326,17 @@ class CDTD(nn.Module):
             On the device of the module.
         steps : int
             Network calls, less one.
-        solver : {"euler", "multistep"}
+        solver : {"euler", "dpmpp_2m"}
             First order as published, or second order with the memory of one step
             (DPM-Solver++ 2M), which needs fewer steps for the same error.
         """
-        return follow(self.way(steps, solver), n, generator)
+        return run_sampler(self.sampler(steps, solver), n, generator)
 
     @torch.no_grad()
-    def way(self, steps: int, solver: str) -> CDTDWay:
+    def sampler(self, steps: int, solver: str) -> CDTDSampler:
         """Return the way back that `sample` follows."""
         self.check_sampler(steps, solver)
-        return CDTDWay(self, steps, solver)
+        return CDTDSampler(self, steps, solver)
 
 
 def _smoothed_frequencies(codes: np.ndarray, card: int) -> np.ndarray:

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise, log_time, normal_like
-from augmask.diffusion.reverse import State, at, believed, corrected
+from augmask.diffusion.sampling import State, at, corrected, emitted_probs
 
 if TYPE_CHECKING:
     from augmask.diffusion.cdtd import CDTD
 
 
-class CDTDWay:
-    """See `augmask.diffusion.reverse.Way`.
+class CDTDSampler:
+    """See `augmask.diffusion.sampling.Sampler`.
 
     The state holds numbers, points of categories (flat), what both were denoised to in
     the step before, whether that may be used (0 or 1 per row), and beliefs.
@@ -50,7 +50,7 @@ class CDTDWay:
         self.levels: Sequence[float] = self.sigma[:, 0].tolist()
         self.keep = self.sigma[1:] / self.sigma[:-1]
         self.ahead = torch.zeros_like(self.keep)
-        if solver == "multistep" and steps > 2:
+        if solver == "dpmpp_2m" and steps > 2:
             h = -self.keep.log()
             self.ahead[1:-1] = h[1:-1] / (2 * h[:-2])
 
@@ -80,7 +80,7 @@ class CDTDWay:
             d_num,
             d_cat,
             torch.ones_like(usable),
-            believed(p, self.model.ragged, room),
+            emitted_probs(p, self.model.ragged, room),
         )
 
     def finish(self, state: State, _noise: Noise) -> Batch:
@@ -89,27 +89,31 @@ class CDTDWay:
         _, logits = self._denoise(state[0], state[1], last)
         return Batch(state[0], self.model.ragged.argmax(logits))
 
-    def tilt(self, batch: Batch) -> State:
+    def offset(self, batch: Batch) -> State:
         """Return e = 0 for numbers and points."""
         n, wide = len(batch.num), self.block.shape[1]
         return torch.zeros_like(batch.num), batch.num.new_zeros(n, wide)
 
-    def tilted(self, tilt: State, state: State, batch: Batch, i: Tensor) -> State:
+    def updated_offset(
+        self, offset: State, state: State, batch: Batch, i: Tensor
+    ) -> State:
         """Correct e by what the step has denoised."""
         s_num, s_cat = at(self.sigma, i).unbind(1)
         return (
-            corrected(tilt[0], batch.num, state[2], s_num),
-            corrected(tilt[1], self._points_of(batch), state[3], s_cat),
+            corrected(offset[0], batch.num, state[2], s_num),
+            corrected(offset[1], self._points_of(batch), state[3], s_cat),
         )
 
-    def placed(self, batch: Batch, tilt: State, i: Tensor, _noise: Noise) -> State:
+    def noise_known(
+        self, batch: Batch, offset: State, i: Tensor, _noise: Noise
+    ) -> State:
         """Return x + σ e and v + σ e."""
         s_num, s_cat = at(self.sigma, i).unbind(1)
-        return batch.num + s_num * tilt[0], self._points_of(batch) + s_cat * tilt[1]
+        return batch.num + s_num * offset[0], self._points_of(batch) + s_cat * offset[1]
 
-    def again(self, state: State, i: Tensor, noise: Noise) -> State:
+    def renoise(self, state: State, i: Tensor, noise: Noise) -> State:
         """Add noise of variance σ² - σ'²; what was denoised is of the wrong level."""
-        x_num, x_cat, *before, usable, belief = state
+        x_num, x_cat, *before, usable, class_probs = state
         variance = at(self.sigma, i).square() - at(self.sigma, i + 1).square()
         s_num, s_cat = variance.sqrt().unbind(1)
         return (
@@ -117,10 +121,12 @@ class CDTDWay:
             x_cat + s_cat * normal_like(x_cat, noise),
             *before,
             torch.zeros_like(usable),
-            belief,
+            class_probs,
         )
 
-    def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
+    def apply_known(
+        self, state: State, known: State, num: Tensor, cat: Tensor
+    ) -> State:
         """Take known cells from `known`; the memory of the last step is kept."""
         wide = cat.repeat_interleave(self.model.cat_width, 1)
         return (

@@ -49,8 +49,8 @@ def _in_turn(k: int, n: int) -> list[slice]:
     return [slice(i, n, k) for i in range(k)]
 
 
-class EnsembleWay:
-    """The ways of all members, each for its own rows; see `diffusion.reverse.Way`.
+class EnsembleSampler:
+    """The ways of all members, each for its own rows; see `diffusion.reverse.Sampler`.
 
     Parameters
     ----------
@@ -59,18 +59,21 @@ class EnsembleWay:
         The rows of each way; in turn unless told.
     """
 
-    def __init__(self, ways: Sequence[Any], rows: Sequence[Tensor] = ()) -> None:
-        self._ways, self._rows = ways, rows
+    def __init__(self, samplers: Sequence[Any], rows: Sequence[Tensor] = ()) -> None:
+        self._samplers, self._rows = samplers, rows
 
     def start(self, n: int, noise: Any) -> Any:
         """Return `n` rows of nothing but noise."""
-        turns = _in_turn(len(self._ways), n)
+        turns = _in_turn(len(self._samplers), n)
         sizes = [len(range(n)[place]) for place in turns]
-        ways = self._ways[: len(turns)]
-        parts = [way.start(rows, noise) for way, rows in zip(ways, sizes, strict=True)]
+        samplers = self._samplers[: len(turns)]
+        parts = [
+            sampler.start(rows, noise)
+            for sampler, rows in zip(samplers, sizes, strict=True)
+        ]
         return _woven(parts, turns)
 
-    def chosen(self, rows: Tensor) -> EnsembleWay:
+    def chosen(self, rows: Tensor) -> EnsembleSampler:
         """Return the way of some of the rows, each with the member that it has here.
 
         Parameters
@@ -78,25 +81,29 @@ class EnsembleWay:
         rows : Tensor [m]
             Their places among the rows of this way, which are in turn.
         """
-        owners = rows % len(self._ways)
-        places = [torch.nonzero(owners == i)[:, 0] for i in range(len(self._ways))]
+        owners = rows % len(self._samplers)
+        places = [torch.nonzero(owners == i)[:, 0] for i in range(len(self._samplers))]
         used = [i for i, place in enumerate(places) if len(place)]
-        return EnsembleWay([self._ways[i] for i in used], [places[i] for i in used])
+        return EnsembleSampler(
+            [self._samplers[i] for i in used], [places[i] for i in used]
+        )
 
     def _each(self, name: str, rows: Any, *others: Any) -> Any:
         """Call a method of every way with its rows of all that has rows."""
         first: Any = rows[0] if isinstance(rows, tuple) else rows
-        turns: Sequence[Rows] = self._rows or _in_turn(len(self._ways), len(first))
+        turns: Sequence[Rows] = self._rows or _in_turn(len(self._samplers), len(first))
         return _woven(
             [
-                getattr(way, name)(*(_part(v, place) for v in (rows, *others)))
-                for way, place in zip(self._ways[: len(turns)], turns, strict=True)
+                getattr(sampler, name)(*(_part(v, place) for v in (rows, *others)))
+                for sampler, place in zip(
+                    self._samplers[: len(turns)], turns, strict=True
+                )
             ],
             turns,
         )
 
     def __getattr__(self, name: str) -> Any:
-        own = getattr(self._ways[0], name)
+        own = getattr(self._samplers[0], name)
         if not callable(own):
             return own
         return lambda *given: self._each(name, *given)
@@ -135,10 +142,12 @@ class Ensemble(nn.Module):
                 raise
             # what members have in common: solvers, sizes
             found = getattr(self.members[0], name)
-            return self._way if name == "way" else found
+            return self._sampler if name == "sampler" else found
 
-    def _way(self, *given: Any) -> EnsembleWay:
-        return EnsembleWay([cast(Any, member).way(*given) for member in self.members])
+    def _sampler(self, *given: Any) -> EnsembleSampler:
+        return EnsembleSampler(
+            [cast(Any, member).sampler(*given) for member in self.members]
+        )
 
     @torch.no_grad()
     def sample(

@@ -166,7 +166,7 @@ def product(x: Tensor, layer: nn.Linear) -> Tensor:
 
 
 @contextmanager
-def products_in_bf16(module: Any, wanted: bool) -> Iterator[None]:
+def bf16_matmul(module: Any, wanted: bool) -> Iterator[None]:
     """Let the hidden layers of a module multiply in bfloat16, or not, for a while."""
     layers = [m for m in module.modules() if isinstance(m, Hidden)]
     for layer in layers:

@@ -2,8 +2,8 @@
 
 Everything random in a backbone is drawn here, from a generator that was handed down.
 A compiler cannot look into a generator: a step that draws in its midst falls apart into
-pieces. So the draws of one call can be noted (`Noted`), made beforehand in the same
-order from the same generator (`drawn`), and handed out again (`Tape`).
+pieces. So the draws of one call can be noted (`RecordingRNG`), made beforehand in the same
+order from the same generator (`drawn`), and handed out again (`ReplayRNG`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Law = Literal["normal", "uniform", "even", "log"]
 LEAST_TIME = 1e-8  # keeps the logarithm of a time finite
 
 
-class Asked(NamedTuple):
+class DrawSpec(NamedTuple):
     """A draw: its law, shape and type; "log" is what `log_time` makes of the last."""
 
     law: Law
@@ -30,15 +30,15 @@ class Asked(NamedTuple):
 
 
 @dataclass
-class Noted:
+class RecordingRNG:
     """A generator that remembers what was drawn from it."""
 
     generator: torch.Generator
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[DrawSpec] = field(default_factory=list)
 
 
 @dataclass
-class Tape:
+class ReplayRNG:
     """Draws that were made beforehand, handed out in their order."""
 
     values: Sequence[Tensor]
@@ -50,13 +50,13 @@ class Tape:
         return self.values[self.position - 1]
 
 
-Noise = torch.Generator | Noted | Tape
+Noise = torch.Generator | RecordingRNG | ReplayRNG
 
 
-def _draw(asked: Asked, noise: Noise, out: Tensor | None = None) -> Tensor:
-    if isinstance(noise, Tape):
+def _draw(asked: DrawSpec, noise: Noise, out: Tensor | None = None) -> Tensor:
+    if isinstance(noise, ReplayRNG):
         return noise.next()
-    if isinstance(noise, Noted):
+    if isinstance(noise, RecordingRNG):
         noise.asked.append(asked)
         noise = noise.generator
     kind: dict[str, Any] = {"device": noise.device, "dtype": asked.dtype}
@@ -70,12 +70,12 @@ def _draw(asked: Asked, noise: Noise, out: Tensor | None = None) -> Tensor:
 
 def normal_like(x: Tensor, noise: Noise) -> Tensor:
     """Return standard normal noise of the shape and type of `x`."""
-    return _draw(Asked("normal", x.shape, x.dtype), noise)
+    return _draw(DrawSpec("normal", x.shape, x.dtype), noise)
 
 
 def uniform_like(x: Tensor, noise: Noise) -> Tensor:
     """Return uniform noise of the shape and type of `x`."""
-    return _draw(Asked("uniform", x.shape, x.dtype), noise)
+    return _draw(DrawSpec("uniform", x.shape, x.dtype), noise)
 
 
 def low_discrepancy(rows: Tensor, noise: Noise) -> Tensor:
@@ -84,7 +84,7 @@ def low_discrepancy(rows: Tensor, noise: Noise) -> Tensor:
     It counts as drawn, so that a compiler finds it made: it would put the arithmetic
     into each of the thousand features of a time.
     """
-    return _draw(Asked("even", rows.shape[:1], rows.dtype), noise)
+    return _draw(DrawSpec("even", rows.shape[:1], rows.dtype), noise)
 
 
 def log_time(
@@ -95,15 +95,15 @@ def log_time(
     Given the noise that u was drawn from just before, it counts as drawn too: put into
     each feature of a time it would cost more than the features.
     """
-    if isinstance(noise, Tape):
+    if isinstance(noise, ReplayRNG):
         return noise.next()
-    if isinstance(noise, Noted):
-        noise.asked.append(Asked("log", u.shape, u.dtype))
+    if isinstance(noise, RecordingRNG):
+        noise.asked.append(DrawSpec("log", u.shape, u.dtype))
     return torch.log(u + LEAST_TIME, out=out)
 
 
 def drawn(
-    asked: Sequence[Asked],
+    asked: Sequence[DrawSpec],
     generator: torch.Generator,
     places: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
@@ -112,9 +112,9 @@ def drawn(
     Examples
     --------
     >>> x = torch.zeros(2, 3)
-    >>> noted = Noted(torch.Generator().manual_seed(0))
+    >>> noted = RecordingRNG(torch.Generator().manual_seed(0))
     >>> first, second = normal_like(x, noted), uniform_like(x, noted)
-    >>> tape = Tape(drawn(noted.asked, torch.Generator().manual_seed(0)))
+    >>> tape = ReplayRNG(drawn(noted.asked, torch.Generator().manual_seed(0)))
     >>> torch.equal(tape.next(), first), torch.equal(tape.next(), second)
     (True, True)
     """

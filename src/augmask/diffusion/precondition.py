@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from augmask.diffusion import edm
 from augmask.diffusion.ragged import Ragged
-from augmask.table.carrier import FloatArray, Table
+from augmask.table.table import FloatArray, Table
 
 # Smallest variance along an axis: what is narrower may be a rounding error.
 NARROWEST = 1e-3

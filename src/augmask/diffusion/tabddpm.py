@@ -40,10 +40,10 @@ from augmask.diffusion.noise import (
 )
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
-from augmask.diffusion.reverse import Guide, follow
-from augmask.diffusion.tabddpm_back import TabDDPMWay, sampling_times
+from augmask.diffusion.sampling import InpaintConfig, run_sampler
+from augmask.diffusion.tabddpm_back import TabDDPMSampler, sampling_times
 from augmask.errors import UsageError
-from augmask.table.carrier import FloatArray, Layout, Table
+from augmask.table.table import FloatArray, Layout, Table
 
 BETA_MAX = 0.999
 LOG_ZERO = math.log(1e-30)
@@ -129,7 +129,7 @@ class TabDDPM(nn.Module):
     """
 
     reduction: Reduction = "row-by-type"
-    solvers = ("ancestral", "between", "ddim")
+    solvers = ("ancestral", "interpolated_variance", "ddim")
     step_table: Tensor
     cards: Tensor
     largest: Tensor
@@ -150,7 +150,9 @@ class TabDDPM(nn.Module):
         if timesteps < 2:
             raise UsageError(f"timesteps must be at least 2, got {timesteps}")
         self.n_num, self.timesteps = layout.n_num, timesteps
-        self.guided = Guide(min(40, timesteps), "between", 8, (0.2, 1.0))
+        self.inpaint_config = InpaintConfig(
+            min(40, timesteps), "interpolated_variance", 8, (0.2, 1.0)
+        )
         self.log_onehot, self.clip = log_onehot, clip
         self.normal_start = normal_start
         self.ragged = Ragged(layout.cards, layout.reserved)
@@ -251,7 +253,7 @@ class TabDDPM(nn.Module):
         return CellLoss(self._losses_at(batch, t, generator))
 
     @torch.no_grad()
-    def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:
+    def validation_loss(self, batch: Batch, generator: Noise) -> Tensor:
         """Return the same losses at times that are equally spaced over the rows."""
         rows = torch.arange(len(batch.num), device=batch.num.device)
         t = (2 * rows + 1) * self.timesteps // (2 * len(rows))
@@ -286,18 +288,18 @@ class TabDDPM(nn.Module):
             On the device of the module.
         steps : int
             Network calls, at most T; with T of them every time is visited.
-        solver : {"ancestral", "between", "ddim"}
+        solver : {"ancestral", "interpolated_variance", "ddim"}
             Numbers move by random steps of variance 1 - α as published, or of a smaller
             one (see `tabddpm_back`), or without fresh noise (DDIM). Categories are
             drawn in all.
         """
-        return follow(self.way(steps, solver), n, generator)
+        return run_sampler(self.sampler(steps, solver), n, generator)
 
     @torch.no_grad()
-    def way(self, steps: int, solver: str) -> TabDDPMWay:
+    def sampler(self, steps: int, solver: str) -> TabDDPMSampler:
         """Return the way back that `sample` follows."""
         self.check_sampler(steps, solver)
         times = sampling_times(self.timesteps, steps)
         signal = self.signal[times.astype(int)]
         step = step_between(signal, np.concatenate([signal[1:], [1.0]]))
-        return TabDDPMWay(self, step, times, solver)
+        return TabDDPMSampler(self, step, times, solver)

@@ -6,10 +6,10 @@ keep the noise that they have (DDIM). Categories are drawn from h(p), see `tabdd
 How much noise is fresh depends on how well x_0 is known. 1 - α, as published, is right
 for cells of variance one; what remains if x_0 were known is less. Over a thousand steps
 it does not matter. Over forty, with an exact network, cells of standard deviation 0.2
-spread 8 % too far by the first and 15 % too little by the second. `between` goes two
+spread 8 % too far by the first and 15 % too little by the second. `interpolated_variance` goes two
 thirds of the way from the second to the first (in logarithms; Nichol and Dhariwal,
 2021, learn how far), which leaves cells of any spread from 0.1 to 1 short by 2 or 3 %.
-A trained network adds spread of its own: see `augmask.sample.guide` for what that makes
+A trained network adds spread of its own: see `augmask.sample.inpaint` for what that makes
 of known cells.
 """
 
@@ -24,11 +24,11 @@ from torch import Tensor
 
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise, normal_like
-from augmask.diffusion.reverse import State, at, believed, corrected
+from augmask.diffusion.sampling import State, at, corrected, emitted_probs
 
 if TYPE_CHECKING:
     from augmask.diffusion.tabddpm import Step, TabDDPM
-    from augmask.table.carrier import FloatArray
+    from augmask.table.table import FloatArray
 
 
 def sampling_times(timesteps: int, steps: int) -> FloatArray:
@@ -50,7 +50,7 @@ def sampling_times(timesteps: int, steps: int) -> FloatArray:
 
 
 # The way of the variance of fresh noise from that for a known x_0 to 1 - α.
-FRESH = {"ancestral": 1.0, "between": 2 / 3}
+FRESH = {"ancestral": 1.0, "interpolated_variance": 2 / 3}
 
 
 class Move(NamedTuple):
@@ -78,8 +78,8 @@ def _moves(step: Step, solver: str) -> list[FloatArray]:
     return [noise, signal, to_data, stay, np.sqrt(fresh)]
 
 
-class TabDDPMWay:
-    """See `augmask.diffusion.reverse.Way`; the last step, to data, is `finish`.
+class TabDDPMSampler:
+    """See `augmask.diffusion.sampling.Sampler`; the last step, to data, is `finish`.
 
     The state holds numbers, codes, what the numbers were denoised to, and beliefs.
     """
@@ -118,29 +118,35 @@ class TabDDPMWay:
         x_num, x_cat, *_ = self._step(state, last, noise, last=True)
         return Batch(x_num, x_cat)
 
-    def tilt(self, batch: Batch) -> State:
+    def offset(self, batch: Batch) -> State:
         """Return e = 0 for numbers; a known category is simply kept."""
         return (torch.zeros_like(batch.num),)
 
-    def tilted(self, tilt: State, state: State, batch: Batch, i: Tensor) -> State:
+    def updated_offset(
+        self, offset: State, state: State, batch: Batch, i: Tensor
+    ) -> State:
         """Correct e by what the step has denoised."""
         step = self._at(i)
         sigma = (step.noise / step.signal).sqrt()
-        return (corrected(tilt[0], batch.num, state[2], sigma),)
+        return (corrected(offset[0], batch.num, state[2], sigma),)
 
-    def placed(self, batch: Batch, tilt: State, i: Tensor, _noise: Noise) -> State:
+    def noise_known(
+        self, batch: Batch, offset: State, i: Tensor, _noise: Noise
+    ) -> State:
         """Return √ᾱ x + √(1 - ᾱ) e, and the codes themselves."""
         step = self._at(i)
-        return step.signal.sqrt() * batch.num + step.noise.sqrt() * tilt[0], batch.cat
+        return step.signal.sqrt() * batch.num + step.noise.sqrt() * offset[0], batch.cat
 
-    def again(self, state: State, i: Tensor, noise: Noise) -> State:
+    def renoise(self, state: State, i: Tensor, noise: Noise) -> State:
         """Go up by the forward process of one step."""
         step = self._at(i)
         up = step._replace(signal=step.alpha, noise=step.beta)
         x_num, _, x_cat = self.model._noised(Batch(state[0], state[1]), up, noise)
         return x_num, x_cat, *state[2:]
 
-    def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
+    def apply_known(
+        self, state: State, known: State, num: Tensor, cat: Tensor
+    ) -> State:
         """Take known cells from `known`."""
         return (
             torch.where(num, known[0], state[0]),
@@ -166,4 +172,4 @@ class TabDDPMWay:
             x_num = x_num + move.fresh * normal_like(x_num, noise)
         p = model.ragged.softmax(logits.masked_fill(model.ragged.forbidden, -torch.inf))
         x_cat = model.ragged.draw(model._back(onehot, p, here), noise)
-        return x_num, x_cat, x_0, believed(p, model.ragged, room)
+        return x_num, x_cat, x_0, emitted_probs(p, model.ragged, room)

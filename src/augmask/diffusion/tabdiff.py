@@ -36,11 +36,11 @@ from augmask.diffusion.power import (
 )
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction, Weight
-from augmask.diffusion.reverse import Guide, Way, follow
-from augmask.diffusion.tabdiff_back import HeunWay, MultistepWay
+from augmask.diffusion.sampling import InpaintConfig, Sampler, run_sampler
+from augmask.diffusion.tabdiff_back import HeunWay, MultistepSampler
 from augmask.diffusion.tokens import Heads, Tokenizer, transformer
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 BLOCKS = 2  # of each transformer
 TEMPERATURE = 0.01  # of the relaxed mask, from which only gradients come
@@ -127,8 +127,8 @@ class TabDiff(nn.Module):
     # products. On an H200 six in turns made 669 steps a second; eight as one made 224,
     # with attention written as it is for sampling, and were not tried again since.
     stacks = False
-    solvers = ("heun", "multistep")
-    guided = Guide(30, "multistep")
+    solvers = ("heun", "dpmpp_2m")
+    inpaint_config = InpaintConfig(30, "dpmpp_2m")
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class TabDiff(nn.Module):
         return ""
 
     @torch.no_grad()
-    def probe_loss(self, batch: Batch, generator: Noise) -> Tensor:
+    def validation_loss(self, batch: Batch, generator: Noise) -> Tensor:
         """Return squared errors and cross-entropies at levels that are never learned.
 
         Two passes: at time t with masked tokens M ~ m(t), and at time 1 - t, where the
@@ -247,19 +247,21 @@ class TabDiff(nn.Module):
             On the device of the module.
         steps : int
             Noise levels, at least 2.
-        solver : {"heun", "multistep"}
+        solver : {"heun", "dpmpp_2m"}
             As published: a little noise is added before every step, and the numbers
             take a second look (2 steps - 1 network calls). Or no added noise and second
             order with the memory of one step (DPM-Solver++ 2M, `steps` calls), which is
             enough with few steps. Categories are revealed in the same way by both.
         """
-        return follow(self.way(steps, solver), n, generator)
+        return run_sampler(self.sampler(steps, solver), n, generator)
 
     @torch.no_grad()
-    def way(self, steps: int, solver: str) -> Way:
+    def sampler(self, steps: int, solver: str) -> Sampler:
         """Return the way back that `sample` follows."""
         self.check_sampler(steps, solver)
-        return HeunWay(self, steps) if solver == "heun" else MultistepWay(self, steps)
+        return (
+            HeunWay(self, steps) if solver == "heun" else MultistepSampler(self, steps)
+        )
 
     def _denoise(
         self, x: Tensor, cat: Tensor, masked: Tensor, sigma: Tensor, time: Tensor

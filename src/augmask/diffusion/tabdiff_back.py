@@ -16,7 +16,7 @@ from torch import Tensor
 from augmask.diffusion.base import Batch
 from augmask.diffusion.noise import Noise, normal_like, uniform_like
 from augmask.diffusion.power import FIXED_R, power_mean, power_mean_time
-from augmask.diffusion.reverse import State, at, believed, corrected
+from augmask.diffusion.sampling import State, at, corrected, emitted_probs
 
 if TYPE_CHECKING:
     from augmask.diffusion.tabdiff import TabDiff
@@ -66,29 +66,35 @@ class _TabDiffWay:
         x, cat, *_ = self.step(state, last, noise)
         return Batch(x, cat)
 
-    def tilt(self, batch: Batch) -> State:
+    def offset(self, batch: Batch) -> State:
         """Return e = 0 for numbers; a known category is simply not masked."""
         return (torch.zeros_like(batch.num),)
 
-    def tilted(self, tilt: State, state: State, batch: Batch, i: Tensor) -> State:
+    def updated_offset(
+        self, offset: State, state: State, batch: Batch, i: Tensor
+    ) -> State:
         """Correct e by what the step has denoised."""
-        return (corrected(tilt[0], batch.num, state[3], at(self.sigma, i)),)
+        return (corrected(offset[0], batch.num, state[3], at(self.sigma, i)),)
 
-    def placed(self, batch: Batch, tilt: State, i: Tensor, _noise: Noise) -> State:
+    def noise_known(
+        self, batch: Batch, offset: State, i: Tensor, _noise: Noise
+    ) -> State:
         """Return x + σ e, and tokens without a mask."""
         shown = batch.num.new_zeros(batch.cat.shape)
-        return batch.num + at(self.sigma, i) * tilt[0], batch.cat, shown
+        return batch.num + at(self.sigma, i) * offset[0], batch.cat, shown
 
-    def again(self, state: State, i: Tensor, noise: Noise) -> State:
+    def renoise(self, state: State, i: Tensor, noise: Noise) -> State:
         """Add noise of variance σ² - σ'², and mask a share of what was revealed."""
-        x, cat, masked, before, usable, belief = state
+        x, cat, masked, before, usable, class_probs = state
         s, s_next = at(self.sigma, i), at(self.sigma, i + 1)
         m, m_next = at(self.mask, i), at(self.mask, i + 1)
         x = x + (s.square() - s_next.square()).sqrt() * normal_like(x, noise)
         masked = self._masked_again(masked, 1 - (1 - m) / (1 - m_next), noise)
-        return x, cat, masked, before, torch.zeros_like(usable), belief
+        return x, cat, masked, before, torch.zeros_like(usable), class_probs
 
-    def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
+    def apply_known(
+        self, state: State, known: State, num: Tensor, cat: Tensor
+    ) -> State:
         """Take known cells from `known`; the memory of the last step is kept."""
         return (
             torch.where(num, known[0], state[0]),
@@ -111,7 +117,7 @@ class _TabDiffWay:
         p = ragged.softmax(logits.masked_fill(ragged.forbidden, -torch.inf))
         hidden = masked.index_select(1, ragged.column)
         p = torch.where(hidden > 0, p, ragged.one_hot(cat, p))
-        return believed(p, ragged, room)
+        return emitted_probs(p, ragged, room)
 
     def _reveal(
         self,
@@ -167,16 +173,16 @@ class HeunWay(_TabDiffWay):
         x, cat, masked, logits, first = self._first_look(state, i, noise)
         slope = (x - first) / at(self.sigma_hat, i)
         next_sigma = at(self.next_sigma, i)
-        way = next_sigma - at(self.sigma_hat, i)
-        to = x + way * slope
+        sampler = next_sigma - at(self.sigma_hat, i)
+        to = x + sampler * slope
         # the numbers look again from where they would arrive; the categories are still
         # those of the start
         time = at(self.times, i + 1)
         d, _ = self.model._denoise(to, cat, masked, next_sigma, time)
-        x = x + way * (slope + (to - d) / next_sigma) / 2
-        belief = self._believed(logits, cat, masked, state[5])
+        x = x + sampler * (slope + (to - d) / next_sigma) / 2
+        class_probs = self._believed(logits, cat, masked, state[5])
         cat, masked = self._revealed(logits, cat, masked, i, noise)
-        return x, cat, masked, first, state[4], belief
+        return x, cat, masked, first, state[4], class_probs
 
     def finish(self, state: State, noise: Noise) -> Batch:
         """Take the last step, to σ = 0, with one look only."""
@@ -202,7 +208,7 @@ class HeunWay(_TabDiffWay):
         return self._reveal(logits, cat, masked, mask, next_mask, noise)
 
 
-class MultistepWay(_TabDiffWay):
+class MultistepSampler(_TabDiffWay):
     """No added noise, one look a step and a memory of the last (DPM-Solver++ 2M)."""
 
     def __init__(self, model: TabDiff, steps: int) -> None:
@@ -223,9 +229,9 @@ class MultistepWay(_TabDiffWay):
         to = d + usable * at(self.ahead, i) * (d - before)
         x = torch.lerp(to, x, at(self.keep, i))
         mask, next_mask = at(self.mask, i), at(self.next_mask, i)
-        belief = self._believed(logits, cat, masked, room)
+        class_probs = self._believed(logits, cat, masked, room)
         cat, masked = self._reveal(logits, cat, masked, mask, next_mask, noise)
-        return x, cat, masked, d, torch.ones_like(usable), belief
+        return x, cat, masked, d, torch.ones_like(usable), class_probs
 
 
 def _next(levels: Tensor) -> Tensor:

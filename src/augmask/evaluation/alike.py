@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.missing.model import with_holes
-from augmask.table.carrier import BoolArray
+from augmask.table.table import BoolArray
 
 Rows = npt.NDArray[np.int64]
 

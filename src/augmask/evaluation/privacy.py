@@ -35,9 +35,9 @@ import pandas as pd
 
 from augmask.errors import DataError, UsageError
 from augmask.evaluation.columns import Codes, Floats, Frames, check_tables
-from augmask.evaluation.copying import Measure, beta_excess, of_cells, of_rows
 from augmask.evaluation.coverage import alpha_beta
 from augmask.evaluation.gower import Bools, line_up
+from augmask.evaluation.privacy_attacks import Measure, beta_excess, of_cells, of_rows
 from augmask.rng import stream
 
 

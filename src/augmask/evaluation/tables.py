@@ -27,10 +27,10 @@ from augmask.rng import stream
 from augmask.table.cells import read_cells
 from augmask.table.encode import gate_name
 from augmask.table.frames import read_frame
-from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.schema import NUMERIC, Column, Schema
 
-KEPT_HOLE = "(missing)"
+MISSING_LEVEL = "(missing)"
 GATE = ("no", "yes")
 # Three folds of two halves need six rows; fewer than this say nothing anyway.
 MIN_ROWS = 10
@@ -162,7 +162,9 @@ def _columns(frame: pd.DataFrame, schema: Schema, label: str) -> pd.DataFrame:
         if not column.learned:
             continue
         try:
-            cells = read_cells(frame[labels[column.name]], column.name, column.holes)
+            cells = read_cells(
+                frame[labels[column.name]], column.name, column.na_values
+            )
         except DataError as error:
             raise DataError(f"the {label} table: {error}") from error
         if cells.form == "empty":
@@ -206,7 +208,9 @@ def _scored(
                     pd.Categorical.from_codes(hole.astype(np.int8), GATE)
                 )
             else:
-                series = series.cat.add_categories([KEPT_HOLE]).fillna(KEPT_HOLE)
+                series = series.cat.add_categories([MISSING_LEVEL]).fillna(
+                    MISSING_LEVEL
+                )
         parts[column.name] = series
     return pd.DataFrame(parts | gates)
 
@@ -218,7 +222,7 @@ def _drawn(frame: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFram
 
 def _still_seen(schema: Schema, real: pd.DataFrame) -> Schema:
     """Return the schema without columns that have no value in the rows drawn."""
-    holes = hole_mask(real, schema).all()
+    holes = missing_mask(real, schema).all()
     return Schema(
         tuple(
             replace(column, kind="all-missing", reason="no value in the rows drawn")

@@ -31,8 +31,8 @@ from augmask.evaluation.tables import Tables
 from augmask.missing.model import MissingModel, with_holes
 from augmask.progress import Progress
 from augmask.rng import stream
-from augmask.table.carrier import BoolArray
 from augmask.table.encode import Codec
+from augmask.table.table import BoolArray
 
 # Cells that are hidden to judge a fill rule, and how often each of them is drawn.
 HIDDEN_SHARE = 0.1

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import chdtrc, expit, logit
 
 from augmask.missing.bins import Codes, Floats
-from augmask.table.carrier import BoolArray
+from augmask.table.table import BoolArray
 
 # Below this expected count a cell of a χ² table is pooled with the other small ones.
 EXPECTED = 5.0

@@ -40,7 +40,7 @@ from scipy.stats import rankdata
 
 from augmask.errors import DataError
 from augmask.missing.simulate import as_numbers
-from augmask.table.carrier import BoolArray
+from augmask.table.table import BoolArray
 
 Floats = npt.NDArray[np.float64]
 

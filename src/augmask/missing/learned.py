@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from augmask.missing.model import MissingModel, with_holes
-from augmask.table.carrier import Table
 from augmask.table.encode import Codec
-from augmask.table.infer import hole_mask
+from augmask.table.infer import missing_mask
 from augmask.table.schema import NUMERIC
+from augmask.table.table import Table
 
 # Learning takes time in proportion to the rows, and more of them change little: so many
 # give each rate within half a point.
@@ -24,7 +24,7 @@ MOST_ROWS = 20_000
 WHOLE = 2.0**53
 
 
-def learn_holes(
+def fit_missing_model(
     frame: pd.DataFrame, codec: Codec, table: Table, rng: np.random.Generator
 ) -> MissingModel:
     """Return the model of P(observed | row) for an encoded frame.
@@ -46,7 +46,7 @@ def learn_holes(
             table.num[some], table.cat[some], table.observed[some], table.layout
         )
     names = [column.name for column in codec.schema]
-    hidden = hole_mask(frame, codec.schema).rename(columns=str)[names]
+    hidden = missing_mask(frame, codec.schema).rename(columns=str)[names]
     for column in codec.schema:
         # Generated as empty, or generated with its holes: none are to be added.
         if column.gated or column.kind == "all-missing":
@@ -67,7 +67,7 @@ def _roomy(column: pd.Series) -> pd.Series:
     return column
 
 
-def draw_holes(
+def draw_missing(
     model: MissingModel, rows: pd.DataFrame, rng: np.random.Generator
 ) -> pd.DataFrame:
     """Return complete rows with the holes that one would have found in them.

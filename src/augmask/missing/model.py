@@ -34,7 +34,7 @@ from augmask.errors import DataError, NotFittedError, UsageError
 from augmask.missing.bins import HOLE, Bins, Codes, Floats
 from augmask.missing.factor import Factor, Ordered, fit_factor
 from augmask.missing.simulate import punch
-from augmask.table.carrier import BoolArray
+from augmask.table.table import BoolArray
 
 
 def with_holes(frame: pd.DataFrame, observed: BoolArray) -> pd.DataFrame:

@@ -30,8 +30,8 @@ from scipy.special import expit, logit
 
 from augmask.errors import UsageError, did_you_mean
 from augmask.rng import stream
-from augmask.table.carrier import BoolArray, FloatArray
 from augmask.table.frames import read_frame
+from augmask.table.table import BoolArray, FloatArray
 
 MECHANISMS = ("mcar", "mar", "mnar")
 MAR_RULES = ("equal", "diffputer")

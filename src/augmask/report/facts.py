@@ -25,7 +25,7 @@ from augmask.missing.gap import Gap, factorisation_gap
 from augmask.progress import Progress, silent
 from augmask.report.counts import FEWEST, Bars, Histogram, bars, histogram
 from augmask.report.dependence import Dependence, Joint, dependence, joint
-from augmask.report.filled import Filling, fill_holes
+from augmask.report.filled import Filling, fill_missing
 from augmask.report.map2d import Map, map_rows
 from augmask.report.verdict import Verdict, judged, strip
 from augmask.rng import stream
@@ -258,7 +258,7 @@ def gather(
         dependence=dependence(alike, numeric, categorical) if len(names) > 1 else None,
         joints=joints,
         calibration=parts.get("calibration"),
-        filling=fill_holes(parts, model, unknown, numeric, seed, progress),
+        filling=fill_missing(parts, model, unknown, numeric, seed, progress),
         map=map_rows(
             alike["real"],
             alike["synthetic"],

@@ -21,11 +21,11 @@ import pandas as pd
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
 from augmask.evaluation.columns import Codes, Floats, level_codes, numbers
 from augmask.evaluation.held_out import KEPT, Calibration, calibration, hide
-from augmask.evaluation.tables import KEPT_HOLE
+from augmask.evaluation.tables import MISSING_LEVEL
 from augmask.missing.model import with_holes
 from augmask.progress import Progress, silent
 from augmask.report.counts import FEWEST
-from augmask.report.fans import Example, Impute, examples
+from augmask.report.imputation_examples import Example, Impute, examples
 from augmask.rng import stream, stream_seed
 from augmask.table.schema import Column, Schema
 
@@ -128,7 +128,7 @@ def _as_learned(frame: pd.DataFrame, model: Any) -> pd.DataFrame:
         name = column.name
         if column.gated and name in rows and rows[name].dtype == "category":
             rows[name] = rows[name].cat.remove_categories(
-                [level for level in rows[name].cat.categories if level == KEPT_HOLE]
+                [level for level in rows[name].cat.categories if level == MISSING_LEVEL]
             )
     return rows
 
@@ -278,7 +278,7 @@ def _filled(
     return Filling(fans, found, lines, shares, *rest)
 
 
-def fill_holes(
+def fill_missing(
     parts: Mapping[str, Any],
     model: Any,
     unknown: Sequence[str],

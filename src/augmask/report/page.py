@@ -27,8 +27,8 @@ from augmask.progress import Progress, silent
 from augmask.report.counts import FEWEST, least_share
 from augmask.report.dependence import Joint
 from augmask.report.facts import Facts, Marginal, gather
-from augmask.report.fans import Fan
 from augmask.report.filled import Filling
+from augmask.report.imputation_examples import Fan
 from augmask.report.plots_columns import marginal_figure
 from augmask.report.plots_curves import coverage_figure, pit_figure, training_figure
 from augmask.report.plots_fill import fan_figure, shares_figure

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from augmask.report.counts import Bars
-from augmask.report.fans import Fan
+from augmask.report.imputation_examples import Fan
 from augmask.report.plots import SMALL, bare, canvas, number_axis, percent
 from augmask.report.plots_columns import bars_figure, histogram_figure
 from augmask.report.svg import FAINT, INK, REAL, SYNTHETIC

@@ -27,11 +27,11 @@ import pandas as pd
 from augmask.errors import ConditionError
 from augmask.progress import Progress, silent
 from augmask.rng import stream
-from augmask.sample.rules import Rule
+from augmask.sample.constraints import Constraint
 from augmask.sample.source import Drawn, Given, Source, joined
-from augmask.table.carrier import BoolArray
 from augmask.table.decode import aside_series
 from augmask.table.schema import NUMERIC
+from augmask.table.table import BoolArray
 from augmask.table.where import Where
 
 log = logging.getLogger("augmask")
@@ -71,7 +71,7 @@ class Demand:
     """
 
     where: Where | None = None
-    rules: tuple[Rule, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def given(self) -> dict[Any, Any]:
@@ -90,8 +90,12 @@ class Demand:
                 return c.holds(frame[at])
 
             found.append(Clause(f"the condition on {str(label)!r}", (label,), holds))
-        for rule in self.rules:
-            found.append(Clause(f"the rule {rule.text}", rule.columns, rule.holds))
+        for constraint in self.constraints:
+            found.append(
+                Clause(
+                    f"the rule {constraint.text}", constraint.columns, constraint.holds
+                )
+            )
         return found
 
 

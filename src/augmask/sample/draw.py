@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from augmask.config import Settings
-from augmask.device import fast_products, multiplies_in_bf16
+from augmask.device import fast_matmul, uses_bf16
 from augmask.diffusion.base import Backbone
-from augmask.diffusion.fuse import FusedWay
-from augmask.diffusion.nets import products_in_bf16
-from augmask.diffusion.reverse import Way, follow
+from augmask.diffusion.compiled import CompiledSampler
+from augmask.diffusion.nets import bf16_matmul
+from augmask.diffusion.sampling import Sampler, run_sampler
 from augmask.progress import Progress, silent
 from augmask.rng import stream_seed
-from augmask.table.carrier import CodeArray, FloatArray
+from augmask.table.table import CodeArray, FloatArray
 
 
 class Rows(NamedTuple):
@@ -40,15 +40,15 @@ def draw_batches(
     each draws from a stream of its own.
     """
     size = settings.sampling_batch
-    way = None
+    sampler = None
     if settings.compiled_sampling(device.type, n):
-        way = _fused_way(backbone, settings)
+        sampler = _compiled_sampler(backbone, settings)
     for batch, start in enumerate(range(0, n, size)):
         rows = min(size, n - start)
         generator = torch.Generator(device)
         generator.manual_seed(stream_seed(seed, "sample", batch))
         # a last, shorter batch is not worth another compilation
-        taken = way if rows == size else None
+        taken = sampler if rows == size else None
         num, cat = sample_batch(backbone, rows, generator, settings, taken)
         progress("sample", start + rows, n, {})
         yield Rows(start, num, cat)
@@ -59,25 +59,27 @@ def sample_batch(
     rows: int,
     generator: torch.Generator,
     settings: Settings,
-    way: Way | None = None,
+    sampler: Sampler | None = None,
 ) -> tuple[FloatArray, CodeArray]:
     """Return rows by the backbone's `sample`, or along a way that it has laid out."""
     device = generator.device
-    bf16 = multiplies_in_bf16(settings.products, device)
-    with fast_products(device), products_in_bf16(backbone, bf16):
-        if way is None:
+    bf16 = uses_bf16(settings.matmul_precision, device)
+    with fast_matmul(device), bf16_matmul(backbone, bf16):
+        if sampler is None:
             solver = {"solver": settings.solver} if settings.solver else {}
             steps = settings.sampling_steps
             num, cat = backbone.sample(rows, generator, steps=steps, **solver)
         else:
-            num, cat = follow(way, rows, generator)
+            num, cat = run_sampler(sampler, rows, generator)
     return num.double().cpu().numpy(), cat.int().cpu().numpy()
 
 
 @torch.no_grad()
-def _fused_way(backbone: Any, settings: Settings) -> Way | None:
+def _compiled_sampler(backbone: Any, settings: Settings) -> Sampler | None:
     """Return the way back with a fused step, if the backbone has a way."""
-    if not hasattr(backbone, "way"):
+    if not hasattr(backbone, "sampler"):
         return None
     solver = settings.solver or backbone.solvers[0]
-    return cast(Way, FusedWay(backbone.way(settings.sampling_steps, solver)))
+    return cast(
+        Sampler, CompiledSampler(backbone.sampler(settings.sampling_steps, solver))
+    )

@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from augmask.errors import UsageError
-from augmask.missing.learned import draw_holes
+from augmask.missing.learned import draw_missing
 from augmask.missing.model import MissingModel
 from augmask.progress import Progress, silent
 from augmask.rng import stream
 from augmask.sample.condition import Demand, satisfying
+from augmask.sample.constraints import Constraint
 from augmask.sample.partial import completed_rows
-from augmask.sample.rules import Rule
 from augmask.sample.source import Source
 from augmask.table.where import read_where
 
@@ -36,17 +36,17 @@ def holed(
     """Yield frames with the holes that one would have found in them."""
     start = 0
     for frame in frames:
-        with_holes = draw_holes(model, frame, stream(seed, "holes", start))
+        with_holes = draw_missing(model, frame, stream(seed, "holes", start))
         with_holes.attrs = frame.attrs
         start += len(frame)
         yield with_holes
 
 
-def suited_holes(
-    source: Source, rules: tuple[Rule, ...], model: MissingModel
+def adjusted_missing_model(
+    source: Source, constraints: tuple[Constraint, ...], model: MissingModel
 ) -> MissingModel:
     """Return the model of holes that gives rows of this source the table's rates."""
-    rows = pd.concat(generate(source, PILOT, None, rules), ignore_index=True)
+    rows = pd.concat(generate(source, PILOT, None, constraints), ignore_index=True)
     named = rows.set_axis(rows.columns.map(str), axis=1)
     return model.suited(named, stream(source.seed, "holes", "pilot"))
 
@@ -59,7 +59,7 @@ def generate(
     source: Source,
     n: int | None,
     where: Any = None,
-    rules: tuple[Rule, ...] = (),
+    constraints: tuple[Constraint, ...] = (),
     progress: Progress = silent,
 ) -> Iterator[pd.DataFrame]:
     """Return rows as frames; what is wrong with the wish is said before any is drawn.
@@ -74,10 +74,10 @@ def generate(
     progress : callable
     """
     if where is not None and not isinstance(where, str | Mapping | int | float):
-        return completed_rows(source, where, n, rules, progress)
+        return completed_rows(source, where, n, constraints, progress)
     if n is None:
         raise UsageError("n must be a whole number of at least 1, got None")
-    if where is None and not rules:
+    if where is None and not constraints:
         return _plain(source, n, progress)
     wanted = None if where is None else read_where(where, source.codec.schema)
-    return satisfying(source, n, Demand(wanted, rules), progress)
+    return satisfying(source, n, Demand(wanted, constraints), progress)

@@ -17,15 +17,15 @@ import torch
 from augmask.errors import AugMaskWarning, DataError, did_you_mean
 from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
-from augmask.sample.guide import complete_rows
+from augmask.sample.inpaint import complete_rows
 from augmask.sample.multiple import Filled, Imputations, Shares, completed
 from augmask.sample.source import Source
-from augmask.table.carrier import BoolArray, FloatArray, Layout, Table
 from augmask.table.cells import Cells, read_cells
 from augmask.table.encode import Codec, level_places
 from augmask.table.frames import read_frame
 from augmask.table.recover import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.schema import NUMERIC, Column, Schema
+from augmask.table.table import BoolArray, FloatArray, Layout, Table
 
 # so many values of a column are named in a warning
 NAMED = 5
@@ -71,7 +71,7 @@ def _holes(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Holes]:
         if not column.learned:
             continue
         label = labels[column.name]
-        cells = read_cells(frame[label], column.name, column.holes)
+        cells = read_cells(frame[label], column.name, column.na_values)
         empty = ~table.observed[:, place(column.name)]
         unseen = empty & cells.observed
         if unseen.any():
@@ -169,10 +169,10 @@ class _Belief:
         self.place = np.cumsum(holes.fill) - 1
         self.sums = np.zeros((holes.fill.sum(), layout.cards[j]), np.float32)
 
-    def add(self, rows: npt.NDArray[np.intp], belief: FloatArray) -> None:
+    def add(self, rows: npt.NDArray[np.intp], class_probs: FloatArray) -> None:
         if self.slots is not None:
             # a batch may hold a row twice, in two draws
-            np.add.at(self.sums, self.place[rows], belief[:, self.slots])
+            np.add.at(self.sums, self.place[rows], class_probs[:, self.slots])
 
     def shares(self) -> Shares | None:
         if self.slots is None:
@@ -207,7 +207,7 @@ def _drawn(
         rows = np.arange(part.start, part.stop) // draws
         generator = torch.Generator(source.device)
         generator.manual_seed(stream_seed(seed, "impute", batch))
-        num, cat, belief = complete_rows(
+        num, cat, class_probs = complete_rows(
             source.backbone,
             table.num[rows],
             table.cat[rows],
@@ -217,7 +217,7 @@ def _drawn(
         )
         progress("impute", part.stop, n * draws, {})
         decoding = stream(seed, "impute decode", batch)
-        yield part, source.codec.decode(num, cat, decoding, start), belief
+        yield part, source.codec.decode(num, cat, decoding, start), class_probs
 
 
 def impute(
@@ -237,7 +237,7 @@ def impute(
     frame = read_frame(data)
     _labels(frame, codec.schema)
     spread = None
-    if source.settings.ties == "spread":
+    if source.settings.ties == "dequantize":
         spread = stream_seed(source.seed, "impute ties")
     table = codec.encode(frame, spread)
     holes = _holes(frame, codec, table)
@@ -250,18 +250,18 @@ def impute(
     rows = np.flatnonzero(np.any([one.fill for one in holes], axis=0))
     part = Table(table.num[rows], table.cat[rows], table.observed[rows], table.layout)
     parts: dict[Any, list[pd.Series]] = {one.label: [] for one in holes}
-    beliefs = {one.label: _Belief(one, codec.layout) for one in holes}
-    for place, rows_drawn, belief in _drawn(source, part, draws, progress):
+    sums = {one.label: _Belief(one, codec.layout) for one in holes}
+    for place, rows_drawn, class_probs in _drawn(source, part, draws, progress):
         at = rows[np.arange(place.start, place.stop) // draws]
         for one in holes:
             here = one.fill[at]
             parts[one.label].append(rows_drawn[one.column.label][here])
-            beliefs[one.label].add(at[here], belief[here])
+            sums[one.label].add(at[here], class_probs[here])
     filled = {}
     for one in holes:
         values = pd.concat(parts[one.label], ignore_index=True)
         where = np.flatnonzero(one.fill)
         each = [values.iloc[k::draws].reset_index(drop=True) for k in range(draws)]
-        filled[one.label] = Filled(where, each, beliefs[one.label].shares())
+        filled[one.label] = Filled(where, each, sums[one.label].shares())
         frame[one.label] = _first(frame, one, filled[one.label].values[0])
     return Imputations(frame, filled, draws)

@@ -32,13 +32,13 @@ class Shares(NamedTuple):
 class Filled(NamedTuple):
     """The holes of one column: their rows by number, and m values for each.
 
-    `belief` is what the model has said of a category on the way to these values;
+    `class_probs` is what the model has said of a category on the way to these values;
     numbers and dates have none.
     """
 
     rows: npt.NDArray[np.intp]
     values: Sequence[pd.Series]
-    belief: Shares | None = None
+    class_probs: Shares | None = None
 
 
 class Imputations(Sequence[pd.DataFrame]):
@@ -119,12 +119,12 @@ class Imputations(Sequence[pd.DataFrame]):
         little: use it to predict, not to estimate.
         """
         frame = self._frame.copy()
-        for label, (rows, values, belief) in self._filled.items():
+        for label, (rows, values, class_probs) in self._filled.items():
             if not len(rows):
                 continue
             dtype = values[0].dtype
-            if belief is not None:
-                middle = pd.Series(_told_shares(belief)["mode"], dtype=object)
+            if class_probs is not None:
+                middle = pd.Series(_told_shares(class_probs)["mode"], dtype=object)
             else:
                 middle = values[0]
                 if len(values) > 1:
@@ -213,9 +213,9 @@ def _summarised(
 ) -> dict[str, list[Any]]:
     rows = frame.index[found.rows].tolist()
     part: dict[str, list[Any]] = {"row": rows, "column": [label] * len(rows)}
-    if found.belief is None:
+    if found.class_probs is None:
         return part | _spread(found.values, level)
-    return part | _told_shares(found.belief)
+    return part | _told_shares(found.class_probs)
 
 
 def _spread(values: Sequence[pd.Series], level: float) -> dict[str, list[Any]]:
@@ -273,9 +273,9 @@ def _ends(ordered: FloatArray, tail: float) -> tuple[FloatArray, FloatArray]:
     return at(cut + above), at(m + 1 - cut - beneath)
 
 
-def _told_shares(belief: Shares) -> dict[str, list[Any]]:
+def _told_shares(class_probs: Shares) -> dict[str, list[Any]]:
     """Return the likeliest level of every hole, its probability and the entropy."""
-    levels, shares = belief
+    levels, shares = class_probs
     with np.errstate(divide="ignore"):
         logs = np.where(shares > 0, np.log(np.maximum(shares, 1e-300)), 0.0)
     return {

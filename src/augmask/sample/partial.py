@@ -14,13 +14,13 @@ import pandas as pd
 
 from augmask.errors import ConditionError, UsageError, did_you_mean
 from augmask.progress import Progress, silent
-from augmask.sample.guide import complete_rows
-from augmask.sample.rules import Rule
+from augmask.sample.constraints import Constraint
+from augmask.sample.inpaint import complete_rows
 from augmask.sample.source import Source
-from augmask.table.carrier import BoolArray, Table
 from augmask.table.frames import read_frame
-from augmask.table.infer import hole_mask
+from augmask.table.infer import missing_mask
 from augmask.table.schema import Schema
+from augmask.table.table import BoolArray, Table
 
 # Rows that break a rule are drawn again so often.
 MOST_ROUNDS = 10
@@ -45,7 +45,7 @@ def _whole(rows: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 def _encoded(whole: pd.DataFrame, source: Source) -> tuple[Table, BoolArray, BoolArray]:
     """Return the rows as a table, which of its cells are known, and the frame's."""
     codec = source.codec
-    given = ~hole_mask(whole, codec.schema).to_numpy()
+    given = ~missing_mask(whole, codec.schema).to_numpy()
     table = codec.encode(whole)
     known = table.observed.copy()
     for j, column in enumerate(codec.schema):
@@ -86,7 +86,7 @@ def completed_rows(
     source: Source,
     rows: Any,
     n: int | None,
-    rules: tuple[Rule, ...] = (),
+    constraints: tuple[Constraint, ...] = (),
     progress: Progress = silent,
 ) -> Iterator[pd.DataFrame]:
     """Return partial rows, completed, as frames; errors come before any is drawn.
@@ -127,8 +127,8 @@ def completed_rows(
     def kept(made: pd.DataFrame, at: np.ndarray) -> pd.DataFrame:
         for turn in range(MOST_ROUNDS + 1):
             good = np.ones(len(made), dtype=np.bool_)
-            for rule in rules:
-                good &= rule.holds(made)
+            for constraint in constraints:
+                good &= constraint.holds(made)
             if good.all():
                 return made
             broken = np.flatnonzero(~good)

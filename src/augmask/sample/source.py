@@ -20,16 +20,16 @@ import pandas as pd
 import torch
 
 from augmask.config import Settings
-from augmask.device import fast_products
+from augmask.device import fast_matmul
 from augmask.diffusion.base import Backbone, Batch
 from augmask.diffusion.noise import Noise
-from augmask.diffusion.reverse import State, Way, follow, way_for_known
+from augmask.diffusion.sampling import Sampler, State, inpainting_sampler, run_sampler
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
 from augmask.sample.draw import Rows, draw_batches, sample_batch
-from augmask.sample.guide import complete_rows
-from augmask.table.carrier import BoolArray, CodeArray, FloatArray
+from augmask.sample.inpaint import complete_rows
 from augmask.table.encode import Codec, gate_name
+from augmask.table.table import BoolArray, CodeArray, FloatArray
 
 ROUNDS = 1
 # Steps that tell what a start leads to: this share of all, but never more than MOST.
@@ -81,18 +81,18 @@ class Given:
 class _Started:
     """A way from starts that are known; otherwise the way that it is made of."""
 
-    def __init__(self, way: Way, state: State) -> None:
-        self._way, self._state = way, state
+    def __init__(self, sampler: Sampler, state: State) -> None:
+        self._sampler, self._state = sampler, state
 
     def start(self, _n: int, _noise: Noise) -> State:
         return self._state
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._way, name)
+        return getattr(self._sampler, name)
 
 
-def _from(state: State, way: Way) -> Way:
-    return cast(Way, _Started(way, state))
+def _from(state: State, sampler: Sampler) -> Sampler:
+    return cast(Sampler, _Started(sampler, state))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,21 +137,21 @@ class Source:
     def screens(self) -> bool:
         """Whether starts can be screened, and it is worth it."""
         steps = self.settings.sampling_steps
-        if self._quick_steps > steps // 2 or not hasattr(self.backbone, "way"):
+        if self._quick_steps > steps // 2 or not hasattr(self.backbone, "sampler"):
             return False
-        return hasattr(self._way(steps), "drawn_at_start")
+        return hasattr(self._sampler(steps), "drawn_at_start")
 
-    def _way(self, steps: int, solver: str = "") -> Way:
+    def _sampler(self, steps: int, solver: str = "") -> Sampler:
         backbone: Any = self.backbone
-        way: Way = backbone.way(steps, solver or backbone.solvers[0])
-        return way
+        sampler: Sampler = backbone.sampler(steps, solver or backbone.solvers[0])
+        return sampler
 
-    def _way_around(self) -> Way:
+    def _inpainting_sampler(self) -> Sampler:
         backbone: Any = self.backbone
         if not self.screens:
-            return way_for_known(backbone)
-        steps, solver, *_ = backbone.guided
-        return self._way(-(-2 * steps // 3), solver)
+            return inpainting_sampler(backbone)
+        steps, solver, *_ = backbone.inpaint_config
+        return self._sampler(-(-2 * steps // 3), solver)
 
     @property
     def _quick_steps(self) -> int:
@@ -187,13 +187,13 @@ class Source:
         settings = self.settings
         # of the solvers the last needs the fewest steps
         backbone: Any = self.backbone
-        quick = self._way(self._quick_steps, backbone.solvers[-1])
-        whole = self._way(settings.sampling_steps, settings.solver)
+        quick = self._sampler(self._quick_steps, backbone.solvers[-1])
+        whole = self._sampler(settings.sampling_steps, settings.solver)
         generator = self.generator(name)
-        with fast_products(self.device):
+        with fast_matmul(self.device):
             with torch.no_grad():
                 starts = whole.start(n, generator)
-            rows = self._drawn(follow(_from(starts, quick), n, generator), name)
+            rows = self._drawn(run_sampler(_from(starts, quick), n, generator), name)
             good = np.flatnonzero(wanted(rows.frame))
             if not len(good):
                 return 0, rows.taken(good)
@@ -202,7 +202,7 @@ class Source:
             # of an ensemble, a start leads there with the member that has screened it
             same: Any = whole
             same = same.chosen(kept) if hasattr(same, "chosen") else same
-            batch = follow(_from(taken, same), len(kept), generator)
+            batch = run_sampler(_from(taken, same), len(kept), generator)
         return len(good), self._drawn(batch, name)
 
     def _drawn(self, batch: Batch, name: str) -> Drawn:
@@ -258,7 +258,7 @@ class Source:
             given.rows.cat[part],
             np.tile(self.features(given.labels), (n, 1)),
             generator,
-            self._way_around(),
+            self._inpainting_sampler(),
             ROUNDS,
         )
         return num, cat

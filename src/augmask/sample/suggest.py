@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.missing.model import with_holes
-from augmask.table.infer import hole_mask
+from augmask.table.infer import missing_mask
 from augmask.table.link_facts import is_linked
 from augmask.table.schema import Column, Schema
 
@@ -49,7 +49,7 @@ def suggest_orders(frame: pd.DataFrame, schema: Schema) -> list[str]:
     """
     found: list[tuple[float, str]] = []
     rng = np.random.default_rng(0)
-    missing = hole_mask(frame, schema)
+    missing = missing_mask(frame, schema)
     known = with_holes(frame, ~missing.to_numpy())
     for kinds in (("integer", "float"), ("datetime",)):
         columns = [
@@ -86,7 +86,7 @@ def orders_note(orders: list[str]) -> list[str]:
         return []
     return [
         f"every row keeps {', '.join(orders)}; to have generated rows keep it too, fit "
-        f"with --rule {shlex.quote(orders[0])}"
+        f"with --constraint {shlex.quote(orders[0])}"
     ]
 
 

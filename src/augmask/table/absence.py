@@ -297,7 +297,7 @@ def find_absences(frame: pd.DataFrame, schema: Schema) -> dict[str, Absence]:
     masks = np.zeros((len(frame), len(columns)), np.bool_)
     for k, (_, column) in enumerate(columns):
         masks[:, k] = ~read_cells(
-            frame[column.label], column.name, column.holes
+            frame[column.label], column.name, column.na_values
         ).observed
     # columns that miss together are one pattern
     packed = np.packbits(masks, axis=0).T

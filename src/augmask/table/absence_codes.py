@@ -49,7 +49,7 @@ def coded_cells(frame: pd.DataFrame, column: Column, rows: Any) -> tuple[Any, Bo
     """Return numbers, or codes of levels, of some rows, and where they are observed."""
     part = frame[column.label]
     cells = read_cells(
-        part if rows is None else part.iloc[rows], column.name, column.holes
+        part if rows is None else part.iloc[rows], column.name, column.na_values
     )
     if column.kind in NUMERIC:
         return numbers_of(cells, column), cells.observed

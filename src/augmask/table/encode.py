@@ -18,7 +18,6 @@ import pandas as pd
 
 from augmask.errors import ArtifactError, DataError, SchemaError
 from augmask.rng import stream
-from augmask.table.carrier import Layout, Table
 from augmask.table.cells import Cells, read_cells
 from augmask.table.decode import (
     aside_series,
@@ -39,6 +38,7 @@ from augmask.table.recover import (
 )
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import NUMERIC, Column, Schema
+from augmask.table.table import Layout, Table
 
 
 def gate_name(column: Column) -> str:
@@ -424,4 +424,4 @@ def _column_cells(frame: pd.DataFrame, column: Column) -> Cells:
                 f"the table must have the column {column.name!r} that was learned"
             )
         label = same[0]
-    return read_cells(frame[label], column.name, column.holes)
+    return read_cells(frame[label], column.name, column.na_values)

@@ -187,15 +187,15 @@ def _recovered_note(raw: Cells, cells: Cells) -> str:
 def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> Column:
     """Return what one column is; `settings` are the user's, already checked."""
     name = str(label)
-    holes = settings.get("holes", ())
-    hole = settings.get("hole", "unknown")
+    holes = settings.get("na_values", ())
+    hole = settings.get("missing_as", "unknown")
     declared = settings.get("kind")
     raw = read_cells(series, name, holes)
     missing = float((~raw.observed).mean())
     common: dict[str, Any] = {
         "label": label.item() if isinstance(label, np.generic) else label,
-        "hole": hole,
-        "holes": tuple(holes),
+        "missing_as": hole,
+        "na_values": tuple(holes),
         "missing": missing,
     }
     if "follows" in settings:
@@ -284,7 +284,7 @@ def _column(
     if cells.form in ("integer", "float") and kind != "identifier":
         fields["suspects"] = number_suspects(cells.seen)
     if kind == "identifier":
-        if fields["hole"] == "level":
+        if fields["missing_as"] == "level":
             raise SchemaError(
                 f"column {name!r} is an identifier, whose holes cannot be kept as a "
                 "level; set its kind to 'category' or its hole to 'unknown'"
@@ -339,21 +339,21 @@ def _identifier_dtype(cells: Cells, form: Mapping[str, Any]) -> str:
     return str(pd.Series(["text"]).dtype)
 
 
-def hole_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """Say of every cell whether it is a hole, declared codes included.
 
     Examples
     --------
     >>> frame = pd.DataFrame({"age": [30, -9, None]})
-    >>> hole_mask(frame, infer_schema(frame, {"age": {"holes": -9}}))["age"].tolist()
+    >>> missing_mask(frame, infer_schema(frame, {"age": {"na_values": -9}}))["age"].tolist()
     [False, True, True]
     """
-    codes = {column.name: column.holes for column in schema}
+    codes = {column.name: column.na_values for column in schema}
     holes = []
     for label in frame.columns:
         name = str(label)
         # of a column that it does not know, the schema itself says so
-        found = codes[name] if name in codes else schema[name].holes
+        found = codes[name] if name in codes else schema[name].na_values
         holes.append(~read_cells(frame[label], name, found).observed)
     return pd.DataFrame(np.stack(holes, axis=1), frame.index, frame.columns)
 
@@ -410,11 +410,11 @@ mean 'smokes'?
             for label in frame.columns
         )
     )
-    declared = [name for name, chosen in settings.items() if "hole" in chosen]
+    declared = [name for name, chosen in settings.items() if "missing_as" in chosen]
 
     def kept(column: Column) -> Column:
         # kept as a level, the column may be of another kind or dtype
-        own = settings.get(column.name, {}) | {"hole": "level"}
+        own = settings.get(column.name, {}) | {"missing_as": "level"}
         return infer_column(frame[column.label], column.label, own)
 
     return with_absences(frame, guessed, declared, kept)

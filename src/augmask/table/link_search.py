@@ -50,7 +50,7 @@ class _Values:
         self.levels: dict[str, Any] = {}
         some = frame.iloc[self.rows].reset_index(drop=True)
         for name, column in self.columns.items():
-            cells = read_cells(some[column.label], name, column.holes)
+            cells = read_cells(some[column.label], name, column.na_values)
             codes, levels = pd.factorize(cell_values(cells, column))
             self.codes[name] = codes.astype(np.int64)
             self.levels[name] = levels
@@ -59,7 +59,7 @@ class _Values:
         """Return the values of every row."""
         if name not in self.whole:
             column = self.columns[name]
-            cells = read_cells(self.frame[column.label], name, column.holes)
+            cells = read_cells(self.frame[column.label], name, column.na_values)
             self.whole[name] = cell_values(cells, column)
         return self.whole[name]
 

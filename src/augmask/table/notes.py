@@ -55,7 +55,7 @@ def absence_findings(columns: Iterable[Column]) -> list[dict[str, Any]]:
                 "columns": names,
                 "text": text,
                 "applied": applied,
-                "schema": {name: {"hole": hole} for name in names},
+                "schema": {name: {"missing_as": hole} for name in names},
                 "toml": "\n\n".join(
                     f"[columns.{toml_value(name)}]\nhole = {toml_value(hole)}"
                     for name in names
@@ -112,7 +112,7 @@ def schema_notes(columns: tuple[Column, ...]) -> Iterator[str]:
         yield (
             f"{listed(codes)} may stand for a hole in {_named(found)}; if so, declare "
             f"it in the schema, e.g. {{{found[0].name!r}: "
-            f"{{'holes': {list(codes)!r}}}}}"
+            f"{{'na_values': {list(codes)!r}}}}}"
         )
     yield from _absence_notes(columns)
     yield from link_notes(columns)

@@ -28,9 +28,17 @@ Kind = Literal[
     "identifier",
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
-HOLES = ("unknown", "level")
+MISSING_AS = ("unknown", "level")
 MAX_DECIMALS = 6
-SETTINGS = ("kind", "hole", "holes", "ordered", "levels", "decimals", "follows")
+SETTINGS = (
+    "kind",
+    "missing_as",
+    "na_values",
+    "ordered",
+    "levels",
+    "decimals",
+    "follows",
+)
 
 
 def toml_value(value: object) -> str:
@@ -61,8 +69,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
     --------
     >>> check_settings("age", "integer")
     {'kind': 'integer'}
-    >>> check_settings("age", {"holes": -999})
-    {'holes': (-999,)}
+    >>> check_settings("age", {"na_values": -999})
+    {'na_values': (-999,)}
     """
     if isinstance(settings, str):
         settings = {"kind": settings}
@@ -80,9 +88,9 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
                     f"column {name!r} has the unknown kind {shown(value)}"
                     + did_you_mean(value if isinstance(value, str) else "", KINDS)
                 )
-        elif key == "hole":
-            ok = value in HOLES
-        elif key == "holes":
+        elif key == "missing_as":
+            ok = value in MISSING_AS
+        elif key == "na_values":
             value = (value,) if _is_scalar(value) else value
             ok = isinstance(value, (list, tuple)) and all(map(_is_scalar, value))
             value = tuple(value) if ok else value
@@ -103,8 +111,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
             )
         if not ok:
             expected = {
-                "hole": "'unknown' or 'level'",
-                "holes": "a list of codes, each a text or a finite number",
+                "missing_as": "'unknown' or 'level'",
+                "na_values": "a list of codes, each a text or a finite number",
                 "levels": "a list of different levels",
                 "ordered": "true or false",
                 "follows": "the name of another column, or 'nothing'",
@@ -125,8 +133,8 @@ def write_overrides(
         "# What augmask takes each column to be. Change a setting, delete what may be",
         "# guessed again, and pass this file as the schema.",
         f"# kind: {', '.join(KINDS)}",
-        "# hole: unknown (integrated out) or level (kept as a value of its own)",
-        "# holes: codes that stand for a hole in this column",
+        "# missing_as: unknown (integrated out) or level (kept as a value of its own)",
+        "# na_values: codes that stand for a hole in this column",
         "# follows: the column that this one is a function of, or nothing",
     ]
     for name, (reason, settings) in columns.items():

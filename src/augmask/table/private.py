@@ -80,7 +80,7 @@ def _without_rare(series: pd.Series, rare: np.ndarray) -> pd.Series:
 
 
 def _trimmed(series: pd.Series, column: Column) -> pd.Series:
-    cells = read_cells(series, column.name, column.holes)
+    cells = read_cells(series, column.name, column.na_values)
     if column.kind in NUMERIC:
         return _cut_numbers(series, cells, column)
     if column.kind == "constant" and cells.observed.sum() < FEWEST:

@@ -203,7 +203,7 @@ def refuse_nearly_numbers(cells: Cells, name: str) -> None:
         raise DataError(
             f"column {name!r} holds numbers, but {n_others} of its {len(codes)} values "
             f"are not, such as {others[0]!r}; declare them as holes in the schema, "
-            f"{{{name!r}: {{'holes': [{others[0]!r}]}}}}, or set its kind to 'category'"
+            f"{{{name!r}: {{'na_values': [{others[0]!r}]}}}}, or set its kind to 'category'"
         )
 
 

@@ -22,9 +22,9 @@ from augmask.table.lattice import check_lattice
 from augmask.table.link_facts import check_link
 from augmask.table.notes import listed, schema_notes
 from augmask.table.overrides import (
-    HOLES,
     KINDS,
     MAX_DECIMALS,
+    MISSING_AS,
     Kind,
     read_overrides,
     write_overrides,
@@ -56,10 +56,10 @@ class Column:
         Why, in plain words.
     dtype : str
         The pandas dtype of the output.
-    hole : "unknown" or "level"
+    missing_as : "unknown" or "level"
         Whether a hole is a value that nobody knows (integrated out) or a value of its
         own (learned and generated).
-    holes : tuple
+    na_values : tuple
         Declared codes that stand for a hole.
     suspects : tuple
         Values that look like such codes and were not declared.
@@ -95,8 +95,8 @@ class Column:
     kind: Kind
     reason: str
     dtype: str
-    hole: str = "unknown"
-    holes: tuple[Level, ...] = ()
+    missing_as: str = "unknown"
+    na_values: tuple[Level, ...] = ()
     suspects: tuple[Level, ...] = ()
     missing: float = 0.0
     absent: Mapping[str, Any] | None = None
@@ -127,7 +127,7 @@ class Column:
     @property
     def gated(self) -> bool:
         """Whether holes are generated: declared as a level, and there were some."""
-        return self.hole == "level" and self.missing > 0 and self.learned
+        return self.missing_as == "level" and self.missing > 0 and self.learned
 
     @property
     def every_level(self) -> list[Any]:
@@ -137,14 +137,14 @@ class Column:
     @property
     def card(self) -> int:
         """K_j: the levels, one code for all rare ones, one for a kept hole."""
-        kept_hole = self.gated and self.kind == "category"
-        return len(self.levels) + bool(self.folded) + kept_hole
+        has_missing_level = self.gated and self.kind == "category"
+        return len(self.levels) + bool(self.folded) + has_missing_level
 
     def settings(self) -> dict[str, Any]:
         """Return the editable settings, as they stand in a schema file."""
-        plain: dict[str, Any] = {"kind": self.kind, "hole": self.hole}
-        if self.holes:
-            plain["holes"] = self.holes
+        plain: dict[str, Any] = {"kind": self.kind, "missing_as": self.missing_as}
+        if self.na_values:
+            plain["na_values"] = self.na_values
         if self.kind == "category":
             plain["ordered"] = self.ordered
             # Folded levels are found again by counting.
@@ -275,8 +275,8 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "kind": lambda v: v in KINDS,
     "reason": _is_text,
     "dtype": _is_dtype,
-    "hole": lambda v: v in HOLES,
-    "holes": _are_levels,
+    "missing_as": lambda v: v in MISSING_AS,
+    "na_values": _are_levels,
     "suspects": _are_levels,
     "missing": lambda v: _is_number(v) and 0 <= v <= 1,
     "absent": lambda v: v is None or (isinstance(v, Mapping) and check_absence(v)),
@@ -339,7 +339,7 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def __str__(self) -> str:
-        head = ("column", "kind", "holes", "output", "reason")
+        head = ("column", "kind", "missing", "output", "reason")
         rows = [head]
         for column in self.columns:
             text = column.reason
@@ -358,7 +358,7 @@ class Schema:
         )
 
     def _repr_html_(self) -> str:
-        head = ("column", "kind", "holes", "output", "reason")
+        head = ("column", "kind", "missing", "output", "reason")
         rows = [
             (c.name, c.kind, f"{c.missing:.1%}" if c.missing else "", c.dtype, c.reason)
             for c in self.columns

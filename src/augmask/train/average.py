@@ -25,13 +25,13 @@ class WeightAverage:
         self.live = live.detach()
         self.weights = self.live.clone()
 
-    def pull(self, step: int) -> float:
+    def ema_weight(self, step: int) -> float:
         """Return how far step `step`, from 0, pulls the average to the weights."""
         return 1 - min(self.decay, (1 + step) / (10 + step))
 
-    def update(self, pull: Tensor) -> None:
+    def update(self, ema_weight: Tensor) -> None:
         """Move the average towards the weights by a share that lies on the device."""
-        self.weights.lerp_(self.live, pull)
+        self.weights.lerp_(self.live, ema_weight)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from augmask.augmentation.draws import Completions, Draws
+from augmask.augmentation.completions import CompletionPlan, Completions
 from augmask.diffusion.base import Batch
-from augmask.table.carrier import BoolArray, Table
+from augmask.table.table import BoolArray, Table
 from augmask.train import parallel
-from augmask.train.ahead import Ahead
+from augmask.train.prefetch import Ahead
 from augmask.train.shuffle import Shuffle
 
 Supervise = Literal["observed", "all"]
@@ -51,7 +51,7 @@ def hidden_cells(
 
 
 def filled_once(
-    fill: Callable[[], Completions], table: Table, policy: Draws
+    fill: Callable[[], Completions], table: Table, policy: CompletionPlan
 ) -> Completions:
     """Return what `fill` made of `table`; of several processes only the first calls it.
 
@@ -77,7 +77,7 @@ def filled_once(
         return made
     layout = replace(layout, cards=tuple(cards), reserved=bool(reserved))
     holed = table.filled(table.num, table.cat, layout)
-    policy = policy if as_asked else Draws("one")
+    policy = policy if as_asked else CompletionPlan("one")
     first = Completions(holed, num_fill, cat_fill, policy).completion(0)
     return Completions(first, num_fill, cat_fill, policy)
 

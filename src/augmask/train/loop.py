@@ -28,9 +28,9 @@ from augmask.diffusion.base import diagnostics, recover
 from augmask.errors import TrainingDiverged
 from augmask.progress import Progress, silent
 from augmask.train import parallel
+from augmask.train.batched_models import stacked
 from augmask.train.checkpoint import Checkpoint, check_state
-from augmask.train.lane import Lane
-from augmask.train.stack import stacked
+from augmask.train.streams import Lane
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
@@ -241,7 +241,7 @@ def steps(
         if trainer.steps_done > (run.history[-1]["step"] if run.history else 0):
             run.history.append(row)
     progress("train", trainer.steps_done, trainer.steps_done, shown)
-    trainer.settle(run.best_weights)
+    trainer.finalize(run.best_weights)
     run.best_step = run.best_step or trainer.steps_done
     return run
 
@@ -253,7 +253,7 @@ def train(
     checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Train to the end; see `steps`."""
-    with trainer.chosen_products():
+    with trainer.matmul_precision():
         way = steps(trainer, seconds, progress, checkpoint)
         while True:
             try:
@@ -271,7 +271,7 @@ def all_or_raise(results: Sequence[Run | TrainingDiverged]) -> list[Run]:
     return [result for result in results if isinstance(result, Run)]
 
 
-def train_together(
+def train_many(
     trainers: Sequence[Trainer],
     progress: Progress = silent,
     seconds: float | None = None,
@@ -294,7 +294,7 @@ def train_together(
     last_report = 0.0
     with ExitStack() as settings:
         for trainer in trainers:
-            settings.enter_context(trainer.chosen_products())
+            settings.enter_context(trainer.matmul_precision())
         while ways:
             for i, (way, lane) in list(ways.items()):
                 with lane.taken():
@@ -368,7 +368,7 @@ def _restart(trainer: Trainer, run: Run, good: dict[str, Tensor], done: float) -
         )
     trainer.restore(good)
     answers = [recover(trainer.backbone), "the learning rate is halved"]
-    trainer.caution /= 2
+    trainer.lr_scale /= 2
     trainer.reseed_noise(run.restarts)
     good.update(trainer.state())
     log.warning(

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from augmask.augmentation.draws import Completions
+from augmask.augmentation.completions import Completions
 from augmask.rng import stream
 from augmask.train import parallel
-from augmask.train.lane import Lane
+from augmask.train.streams import Lane
 
 
 class _Pass(NamedTuple):

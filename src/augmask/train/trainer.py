@@ -15,25 +15,25 @@ import torch
 from torch import Tensor
 
 from augmask.config import Settings
-from augmask.device import fast_products, multiplies_in_bf16
+from augmask.device import fast_matmul, uses_bf16
 from augmask.diffusion.base import (
     Backbone,
     Batch,
-    probe_loss,
     reduction_of,
     type_weights,
+    validation_loss,
 )
-from augmask.diffusion.fuse import Compiled
-from augmask.diffusion.nets import products_in_bf16
+from augmask.diffusion.compiled import Compiled
+from augmask.diffusion.cuda_graph import CudaGraph
+from augmask.diffusion.nets import bf16_matmul
 from augmask.diffusion.noise import Noise
 from augmask.diffusion.reduce import reduce_cells
-from augmask.diffusion.replay import Replay
 from augmask.rng import stream_seed
 from augmask.train import parallel
-from augmask.train.adam import Adam
 from augmask.train.average import WeightAverage
 from augmask.train.data import TrainingData, place
-from augmask.train.flat import Flat
+from augmask.train.flat_params import Flat
+from augmask.train.fused_adam import Adam
 from augmask.train.schedule import learning_rate
 
 
@@ -60,7 +60,7 @@ class Pace(NamedTuple):
     """
 
     done: float
-    pull: float
+    ema_weight: float
     rate: float
 
 
@@ -100,10 +100,10 @@ class Trainer:
         self.backbone, self.data, self.settings = backbone, data, settings
         self.seed, self.device = seed, device
         self.steps_done = 0
-        self.caution = 1.0
+        self.lr_scale = 1.0
         self.pace = Pace(0.0, 0.0, 0.0)
         self.last: tuple[Tensor, Tensor] | None = None
-        self._share = parallel.share(settings.batch)
+        self._share = parallel.share(settings.batch_size)
         self._window_steps = 0
         self._stack: Companions | None = None
         self._stand_alone()
@@ -122,10 +122,10 @@ class Trainer:
         self._fused: Compiled | None = None
         if settings.compiled(device.type):
             self._fused = Compiled(self.loss, "training")
-        self._replay: Replay | None = None
+        self._replay: CudaGraph | None = None
         # a graph would have to hold the talk of the processes too
         if device.type == "cuda" and parallel.size() == 1:
-            self._replay = Replay(self._compute, [self.noise], "training")
+            self._replay = CudaGraph(self._compute, [self.noise], "training")
 
     def join(
         self, stack: Companions, flat: Flat, average: Tensor, loss: Tensor
@@ -152,7 +152,7 @@ class Trainer:
         """Take the step that was prepared."""
         place([self.data])
         self._done.fill_(self.pace.done)
-        self._adam.set(self.pace.rate, self.pace.pull)
+        self._adam.set(self.pace.rate, self.pace.ema_weight)
         (self._replay or self._compute)()
 
     def reseed_noise(self, attempt: int) -> None:
@@ -169,9 +169,9 @@ class Trainer:
 
         In a stack it is prepared here, and taken when all are ready.
         """
-        self.data.ask(self.settings.batch, self._share)
-        pull = self.average.pull(self.steps_done)
-        self.pace = Pace(done, pull, self.learning_rate(done))
+        self.data.ask(self.settings.batch_size, self._share)
+        ema_weight = self.average.ema_weight(self.steps_done)
+        self.pace = Pace(done, ema_weight, self.learning_rate(done))
         if self._stack is None:
             self.take_step()
         self.steps_done += 1
@@ -204,16 +204,16 @@ class Trainer:
         self.last = (cells, counted)
 
     @contextmanager
-    def chosen_products(self) -> Iterator[None]:
+    def matmul_precision(self) -> Iterator[None]:
         """Multiply as the settings say, for a while."""
-        bf16 = multiplies_in_bf16(self.settings.products, self.device)
-        with fast_products(self.device), products_in_bf16(self.backbone, bf16):
+        bf16 = uses_bf16(self.settings.matmul_precision, self.device)
+        with fast_matmul(self.device), bf16_matmul(self.backbone, bf16):
             yield
 
     def learning_rate(self, done: float) -> float:
         """Return the rate of the coming step."""
         s = self.settings
-        return self.caution * learning_rate(s.lr, self.steps_done, s.warmup, done)
+        return self.lr_scale * learning_rate(s.lr, self.steps_done, s.warmup, done)
 
     def window(self) -> float:
         """Return the mean loss since the last call; not finite if anything broke.
@@ -233,11 +233,11 @@ class Trainer:
         )
         batch, hidden = self.data.watched(rows)
         with self.average.in_place():
-            losses = probe_loss(self.backbone, batch, probe)
+            losses = validation_loss(self.backbone, batch, probe)
         return parallel.lead(float(losses[hidden].mean()))
 
     @torch.no_grad()
-    def settle(self, weights: Tensor | None) -> None:
+    def finalize(self, weights: Tensor | None) -> None:
         """End the training: leave these weights in the backbone, or the average."""
         self.leave()
         final = self.average.weights if weights is None else weights
@@ -254,7 +254,7 @@ class Trainer:
         """
         state = {"noise": self.noise.get_state()}
         state["counters"] = torch.tensor(
-            [self.steps_done, self.caution], dtype=torch.float64
+            [self.steps_done, self.lr_scale], dtype=torch.float64
         )
         for name, value in self.data.state().items():
             state[f"data/{name}"] = value
@@ -275,7 +275,7 @@ class Trainer:
     def _load(self, state: Mapping[str, Tensor]) -> None:
         noise = state.get(f"noise/{parallel.rank()}", state["noise"])
         self.noise.set_state(noise.cpu())
-        steps, self.caution = state["counters"].tolist()
+        steps, self.lr_scale = state["counters"].tolist()
         if not (0 <= steps <= self.settings.steps and steps == int(steps)):
             raise ValueError(f"a run of {self.settings.steps} steps is not at {steps}")
         self.steps_done = int(steps)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 LAYOUT = Layout(("x", "y"), ("c",), (3,))
 SHARES = np.array([[0.8, 0.1, 0.1], [0.2, 0.65, 0.15]])

@@ -5,8 +5,8 @@ import pytest
 from tests.bench.baselines import known
 from tests.bench.baselines.noticed import all_states
 
-from augmask_bench.baselines.arf import ArfSettings, fit
 from augmask.errors import DataError
+from augmask_bench.baselines.arf import ArfSettings, fit
 from augmask_bench.peers import why_not
 
 pytestmark = pytest.mark.skipif(why_not("arfpy") != "", reason=why_not("arfpy"))

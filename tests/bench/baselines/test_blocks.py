@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from augmask.table.table import Layout
 from augmask_bench.baselines.blocks import Blocks, in_pieces, on_device
-from augmask.table.carrier import Layout
 
 LAYOUT = Layout(("x", "y"), ("a", "b"), (2, 3))
 

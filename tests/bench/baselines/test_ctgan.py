@@ -8,10 +8,10 @@ import torch
 from tests.bench.baselines import known
 from tests.bench.baselines.noticed import all_states
 
+from augmask.errors import DataError, UsageError
 from augmask_bench.baselines import ctgan, tvae
 from augmask_bench.baselines.ctgan import CtganSettings, Sampler
 from augmask_bench.baselines.tvae import TvaeSettings
-from augmask.errors import DataError, UsageError
 from augmask_bench.peers import why_not
 
 CPU = torch.device("cpu")

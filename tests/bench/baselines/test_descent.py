@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from augmask.diffusion.noise import first_weights, normal_like
 from augmask_bench.baselines.descent import (
     Best,
     Clock,
@@ -19,7 +20,6 @@ from augmask_bench.baselines.descent import (
     generator,
     held_out,
 )
-from augmask.diffusion.noise import first_weights, normal_like
 
 CPU = torch.device("cpu")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from augmask.table.table import Layout
 from augmask_bench.baselines.diffputer import PAPER, SMALL, DiffPuterSettings, fit
-from augmask.table.carrier import Layout
 
 from .known import correlation, made, only, shares, with_other_rubbish
 

@@ -93,12 +93,12 @@ def test_one_level_for_all_rows_is_that_level_for_each():
 
 
 def test_hidden_layers_in_bf16_say_nearly_the_same():
-    from augmask.diffusion.nets import products_in_bf16
+    from augmask.diffusion.nets import bf16_matmul
 
     net, x = wide(3, 64), torch.randn(50, 3, generator=noise())
     sigma = torch.tensor([0.5])
     exact = net(x, sigma)
-    with products_in_bf16(net, True):
+    with bf16_matmul(net, True):
         rounded = net(x, sigma)
     assert not torch.equal(exact, rounded)
     assert (exact - rounded).abs().max() < 0.02
@@ -127,6 +127,8 @@ def test_recorded_moves_are_the_moves(monkeypatch):
         return [sampler.draw(repeats=3).clone() for _ in range(2)]
 
     recorded = drawn()
-    monkeypatch.setattr("augmask_bench.baselines.edm_rows.recorded", lambda move, *_: move)
+    monkeypatch.setattr(
+        "augmask_bench.baselines.edm_rows.recorded", lambda move, *_: move
+    )
     for found, expected in zip(recorded, drawn(), strict=True):
         assert torch.allclose(found, expected, atol=1e-3)

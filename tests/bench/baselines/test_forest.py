@@ -5,10 +5,10 @@ import pytest
 from tests.bench.baselines import known
 from tests.bench.baselines.noticed import all_states
 
-from augmask_bench.baselines.forest import ForestSettings, decoded, encoded, fit
 from augmask.errors import DataError
+from augmask.table.table import Layout, Table
+from augmask_bench.baselines.forest import ForestSettings, decoded, encoded, fit
 from augmask_bench.peers import why_not
-from augmask.table.carrier import Layout, Table
 
 here = pytest.mark.skipif(
     why_not("ForestDiffusion") != "", reason=why_not("ForestDiffusion")

@@ -5,10 +5,10 @@ import pytest
 from tests.bench.baselines.noticed import all_states
 
 from augmask.augmentation import resolve_augmenter
-from augmask_bench.hyperimpute import HyperImpute
 from augmask.errors import NotFittedError, UsageError
+from augmask.table.table import Layout, Table
+from augmask_bench.hyperimpute import HyperImpute
 from augmask_bench.peers import why_not
-from augmask.table.carrier import Layout, Table
 
 here = pytest.mark.skipif(why_not("hyperimpute") != "", reason=why_not("hyperimpute"))
 

@@ -11,6 +11,8 @@ import torch
 from tests.bench.baselines import known
 from torch import nn
 
+from augmask.errors import UsageError
+from augmask.table.table import Layout, Table
 from augmask_bench.baselines.missdiff import (
     PAPER,
     SMALL,
@@ -22,8 +24,6 @@ from augmask_bench.baselines.missdiff import (
     observed_error,
 )
 from augmask_bench.baselines.missdiff_net import Encoder, MissDiffNet, dropped
-from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
 
 CPU = torch.device("cpu")
 TINY = replace(SMALL, epochs=2, timesteps=5, channels=4, time_width=8, position_width=8)

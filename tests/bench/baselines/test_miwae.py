@@ -11,6 +11,8 @@ import torch
 from scipy import stats
 from tests.bench.baselines import known
 
+from augmask.errors import TrainingDiverged, UsageError
+from augmask.table.table import Layout, Table
 from augmask_bench.baselines.miwae import (
     DF_MIN,
     SCALE_MIN,
@@ -19,8 +21,6 @@ from augmask_bench.baselines.miwae import (
     fit,
     student_log_density,
 )
-from augmask.errors import TrainingDiverged, UsageError
-from augmask.table.carrier import Layout, Table
 
 CPU = torch.device("cpu")
 TINY = MiwaeSettings(epochs=2, batch=64, latent=3, hidden=8, k=4)

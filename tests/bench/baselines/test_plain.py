@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmask.errors import DataError
 from augmask_bench.baselines.plain import (
     code_names,
     complete_frame,
@@ -11,7 +12,6 @@ from augmask_bench.baselines.plain import (
     plain_frame,
     plain_rows,
 )
-from augmask.errors import DataError
 
 
 def frame(n=40):

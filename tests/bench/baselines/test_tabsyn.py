@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from augmask.diffusion.ragged import Ragged
+from augmask.table.table import Layout
 from augmask_bench.baselines.descent import Clock, generator
 from augmask_bench.baselines.tabsyn import PAPER, SMALL, TabSynSettings, fit
 from augmask_bench.baselines.tabsyn_vae import TokenVae, VaeSettings, learn_vae
-from augmask.diffusion.ragged import Ragged
-from augmask.table.carrier import Layout
 
 from .known import correlation, made, only, shares
 

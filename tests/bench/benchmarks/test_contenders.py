@@ -35,7 +35,7 @@ def test_only_whole_passes_are_timed():
 
 
 def test_our_training_goes_on_between_two_turns():
-    options = {"batch": 16, "width": 8, "depth": 1, "time_width": 8}
+    options = {"batch_size": 16, "width": 8, "depth": 1, "time_width": 8}
     ready = ready_of("tabddpm", adult_like(200), options, "cpu")
     ours = Fitted(ready)
     ours.warm_up()

@@ -11,10 +11,10 @@ SCORES = dict.fromkeys(front.METRICS, 0.9)
 
 
 def test_settings_are_json_where_they_can_be():
-    pairs = ["steps=8000", "draws=stack:4", "value_protection=false", "lr=2e-3"]
+    pairs = ["steps=8000", "completions=stack:4", "value_protection=false", "lr=2e-3"]
     assert front.settings(pairs) == {
         "steps": 8000,
-        "draws": "stack:4",
+        "completions": "stack:4",
         "value_protection": False,
         "lr": 0.002,
     }

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks" / "panel"
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "panel"
 sys.path.insert(0, str(FOLDER))
 
 import data  # noqa: E402

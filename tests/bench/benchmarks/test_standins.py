@@ -14,9 +14,9 @@ from standins.tabdiff import TabDiffStandIn
 
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
-from augmask.diffusion.noise import Tape, log_time
+from augmask.diffusion.noise import ReplayRNG, log_time
 from augmask.diffusion.tabddpm import cosine_signal
-from augmask.table.carrier import Layout
+from augmask.table.table import Layout
 
 ROWS = 64
 SIZES = {"width": 16, "depth": 2, "time_width": 8}
@@ -71,7 +71,9 @@ def cdtd_losses(layout: Layout):
     start, num, cat = draws_of(
         (), (ROWS, layout.n_num), (ROWS, layout.n_cat, 16), uniform=(0,)
     )
-    cell = ours.cell_loss(batch, Tape([times(start), log_time(times(start)), num, cat]))
+    cell = ours.cell_loss(
+        batch, ReplayRNG([times(start), log_time(times(start)), num, cat])
+    )
     main, warp, weight = theirs.losses(*batch, CDTDDraws(times(start), cat, num))
     # the stand-in has categories first
     order = [*range(layout.n_cat, layout.n_features), *range(layout.n_cat)]
@@ -116,7 +118,7 @@ def test_tabddpm_has_our_loss_and_its_gradients():
     start, noise, stay, level = draws_of(
         (), (ROWS, 3), (ROWS, 3), (ROWS, 3), uniform=(0, 2, 3)
     )
-    cell = ours.cell_loss(batch, Tape([times(start), noise, stay, level]))
+    cell = ours.cell_loss(batch, ReplayRNG([times(start), noise, stay, level]))
     t = (times(start) * 1000).long()
     signal = torch.from_numpy(cosine_signal(1000))[t]
     other = (level * torch.tensor(MIXED.cards)).long()
@@ -138,7 +140,7 @@ def test_tabdiff_has_our_loss_and_its_gradients():
     theirs = TabDiffStandIn(ours, MIXED.cards)
     batch = batch_of(MIXED)
     start, noise, coin = draws_of((), (ROWS, 3), (ROWS, 3), uniform=(0, 2))
-    cell = ours.cell_loss(batch, Tape([times(start), noise, coin]))
+    cell = ours.cell_loss(batch, ReplayRNG([times(start), noise, coin]))
     # two Gumbels differ by a logistic draw
     gumbels = [
         torch.stack([torch.zeros_like(u), torch.logit(u)], 1) for u in coin.unbind(1)
@@ -166,9 +168,9 @@ def test_stand_ins_train_and_sample_complete_rows(name, monkeypatch):
     theirs = STAND_INS[name](ours, MIXED.cards)
     num, cat = batch_of(MIXED)
     before = [p.detach().clone() for p in theirs.parameters()]
-    way = theirs.steps(num.float(), cat, 16)
+    sampler = theirs.steps(num.float(), cat, 16)
     for _ in range(5):  # one more than a pass
-        next(way)
+        next(sampler)
     assert all(p.isfinite().all() for p in theirs.parameters())
     after = list(theirs.parameters())
     moved = [not torch.equal(p, q) for p, q in zip(after, before, strict=True)]

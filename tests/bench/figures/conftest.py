@@ -31,7 +31,7 @@ def run():
             "augmenter": "lgbm-s",
             "supervise": "observed",
             "aware": False,
-            "draws": "one",
+            "completions": "one",
             "eta": np.nan,
             "lam": np.nan,
             "status": "done",

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask_bench.figures import fidelity, umap_density
 from augmask.errors import DataError, UsageError
 from augmask.report.map2d import overlap
+from augmask_bench.figures import fidelity, umap_density
 
 
 @pytest.fixture

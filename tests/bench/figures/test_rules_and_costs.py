@@ -39,7 +39,7 @@ def results(grid):
             supervise=BOTH,
             noise=0.0,
         ),
-        cache: grid(lambda f: POLICIES[f["draws"]], draws=list(POLICIES)),
+        cache: grid(lambda f: POLICIES[f["completions"]], completions=list(POLICIES)),
         cost: fills,
     }
 

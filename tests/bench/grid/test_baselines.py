@@ -15,19 +15,19 @@ import pandas as pd
 import pytest
 
 import augmask as am
-from augmask_bench.baselines.plain import unscaled
+from augmask.errors import UsageError
+from augmask.table.encode import Codec
+from augmask.table.infer import infer_schema
 from augmask_bench.baseline_generators import BASELINES, resolved
+from augmask_bench.baselines.plain import unscaled
 from augmask_bench.data import Source, split
 from augmask_bench.generator import Request
 from augmask_bench.methods import Method, complete_method, find_generator
+from augmask_bench.peers import why_not
 from augmask_bench.plan import read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import sample_file
 from augmask_bench.run import execute
-from augmask.errors import UsageError
-from augmask_bench.peers import why_not
-from augmask.table.encode import Codec
-from augmask.table.infer import infer_schema
 
 HEAD = """
 ratios = [0.4]
@@ -213,7 +213,7 @@ def test_settings_of_tabsyn_s_autoencoder_have_names_of_their_own():
         (Method("ctgan", options=(("level_draw", "odd"),)), "one of 'log-freq"),
         (Method("diffputer", options=(("max_steps", "no"),)), "a whole number"),
         (Method("tabsyn", options=(("vae", 3),)), "tabsyn has no option 'vae'"),
-        (Method("tabsyn", draws="stack:2"), "learns from one table"),
+        (Method("tabsyn", completions="stack:2"), "learns from one table"),
         (Method("miwae", augmenter="mean"), "handles holes itself"),
     ],
 )

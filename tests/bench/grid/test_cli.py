@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 import typer
 
+from augmask.errors import AugMaskError, DataError, UsageError
 from augmask_bench import cli
 from augmask_bench.plan import read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import collect, facts_of, write
-from augmask.errors import AugMaskError, DataError, UsageError
 
 GRID = """
 ratios = [0.2, 0.5]

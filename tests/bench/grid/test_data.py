@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmask.errors import AugMaskWarning, DataError, UsageError
 from augmask_bench import public
 from augmask_bench.data import Source, split
-from augmask.errors import AugMaskWarning, DataError, UsageError
 
 # what the paper's appendix says of its tables; Default has 24 columns there and here,
 # and Magic, Beijing and News differ from it as the docs say

@@ -8,6 +8,9 @@ import pytest
 
 from augmask.augmentation import AUGMENTERS, resolve_augmenter
 from augmask.augmentation.boosted import LgbmS
+from augmask.diffusion import keywords_of, resolve_backbone
+from augmask.errors import UsageError
+from augmask.presets import OWN, PRESETS
 from augmask_bench.generator import Generator, Made
 from augmask_bench.methods import (
     GENERATORS,
@@ -15,9 +18,6 @@ from augmask_bench.methods import (
     complete_method,
     find_generator,
 )
-from augmask.diffusion import keywords_of, resolve_backbone
-from augmask.errors import UsageError
-from augmask.presets import OWN, PRESETS
 
 
 @pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
@@ -40,7 +40,7 @@ def test_labels_tell_methods_apart():
 
     mask = {"generator": "tabdiff", "strategy": "AugMask"}
     assert label(**mask) == "TabDiff + AugMask"
-    assert label(**mask, draws="stack:4") == "TabDiff + AugMask (stack:4)"
+    assert label(**mask, completions="stack:4") == "TabDiff + AugMask (stack:4)"
     assert label(**mask, augmenter="ecdf") == "TabDiff + AugMask (ECDF)"
     bent = label(**mask, eta=0.5, lam=0.0)
     assert bent == "TabDiff + AugMask (eta 0.5, lam 0)"
@@ -60,7 +60,7 @@ def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
     others = [
         replace(method, augmenter="ecdf"),
         replace(method, supervise="all"),
-        replace(method, draws="stack:2"),
+        replace(method, completions="stack:2"),
         replace(method, eta=0.5),
         replace(method, preset="balanced"),
         replace(method, options=(("width", 8),)),
@@ -72,7 +72,7 @@ def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
     monkeypatch.setitem(GENERATORS, "cdtd", newer)
     assert method.identity() != before
     monkeypatch.undo()
-    changed = PRESETS["fast"].replace({"batch": 7})
+    changed = PRESETS["fast"].replace({"batch_size": 7})
     monkeypatch.setitem(PRESETS, "fast", changed)
     assert method.identity() != before
 
@@ -126,7 +126,7 @@ def test_every_augmenter_declares_a_version(name):
         (Method("cdtd", "AugMaks"), "did you mean 'AugMask'"),
         (Method("cdtd", "AugMask", augmenter="lgbms"), "did you mean 'lgbm-s'"),
         (Method("cdtd", "AugMask", supervise="seen"), "supervise must be one of"),
-        (Method("cdtd", "AugMask", draws="pile"), "draws must be"),
+        (Method("cdtd", "AugMask", completions="pile"), "completions must be"),
         (Method("cdtd", "NoAug", eta=0.5), "bends LightGBM rules only"),
         (Method("fill", "AugMask", augmenter="mean"), "takes no strategy"),
         (Method("fill"), "name an augmenter"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from augmask_bench.plan import read_plan
 from augmask.errors import AugMaskError, UsageError
+from augmask_bench.plan import read_plan
 
 SMALL = """
 ratios = [0.3, 0.7]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from augmask_bench import public
 from augmask.errors import DataError
+from augmask_bench import public
 
 ORIGINAL = {
     "a.data": "1, x , 0, 1\n2,y,1,0\n",

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import augmask as am
+from augmask.errors import DataError, UsageError
 from augmask_bench import results
 from augmask_bench.data import Source, split
 from augmask_bench.figures.kept import kept_rows, kinds
@@ -19,7 +20,6 @@ from augmask_bench.plan import read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import COLUMNS, sample_file
 from augmask_bench.run import execute
-from augmask.errors import DataError, UsageError
 
 HEAD = """
 ratios = [0.4]

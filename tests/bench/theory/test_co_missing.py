@@ -10,7 +10,7 @@ import augmask as am
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.moments import Moments, NumMoments
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 from augmask_bench.theory.co_missing import co_missing, root, split
 from augmask_bench.theory.reconstruct import Denoiser, opened
 from augmask_bench.theory.sensitivity import sensitivity

@@ -14,7 +14,7 @@ from augmask.diffusion.noise import log_time, low_discrepancy
 from augmask.diffusion.tabddpm import TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
-from augmask.table.carrier import Layout
+from augmask.table.table import Layout
 from augmask_bench.theory.reconstruct import denoiser_of, opened
 
 N, CARDS = 64, (2, 4)

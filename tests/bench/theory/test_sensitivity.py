@@ -13,7 +13,7 @@ from augmask.augmentation.boosted import LgbmSCalibrated
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
 from augmask.diffusion import edm
 from augmask.errors import DataError, UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 from augmask_bench.theory import sensitivity as module
 from augmask_bench.theory.reconstruct import Denoiser, opened
 from augmask_bench.theory.sensitivity import sensitivity

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from augmask_bench.baselines.plain import Rows, code_names, complete_frame, plain_rows
-from augmask_bench.peers import contained, require
 from augmask.rng import stream_seed
 from augmask.versions import library_versions
+from augmask_bench.baselines.plain import Rows, code_names, complete_frame, plain_rows
+from augmask_bench.peers import contained, require
 
 if TYPE_CHECKING:
-    from augmask.table.carrier import Layout, Table
+    from augmask.table.table import Layout, Table
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from augmask.diffusion.ragged import Ragged
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 # rows that are generated at once
 PIECE = 65_536

@@ -22,16 +22,16 @@ import joblib
 import numpy as np
 import numpy.typing as npt
 
-from augmask_bench.baselines.plain import Rows, code_names, complete_frame, plain_rows
 from augmask.errors import UsageError
-from augmask_bench.peers import contained, require
 from augmask.rng import stream, stream_seed
 from augmask.versions import library_versions
+from augmask_bench.baselines.plain import Rows, code_names, complete_frame, plain_rows
+from augmask_bench.peers import contained, require
 
 if TYPE_CHECKING:
     import torch
 
-    from augmask.table.carrier import Layout, Table
+    from augmask.table.table import Layout, Table
 
 LevelDraw = Literal["log-frequency", "frequency"]
 

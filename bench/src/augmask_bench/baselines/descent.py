@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from augmask.device import fast_products
-from augmask.diffusion.replay import recorded
+from augmask.device import fast_matmul
+from augmask.diffusion.cuda_graph import recorded
 from augmask.rng import stream, stream_seed
 
 # how far below the best a loss must be to count as better, for the rate (as in torch)
@@ -258,7 +258,7 @@ class Descent:
     def steps(self, count: int) -> float:
         """Take `count` steps and return their mean loss."""
         self._work.total.zero_()
-        with fast_products(self._device), torch.enable_grad():
+        with fast_matmul(self._device), torch.enable_grad():
             for _ in range(count):
                 self._stage()
                 self._take()

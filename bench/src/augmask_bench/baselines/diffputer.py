@@ -22,6 +22,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from augmask.device import fast_matmul, uses_bf16
+from augmask.diffusion.nets import bf16_matmul
+from augmask.diffusion.noise import first_weights
+from augmask.rng import stream_seed
+from augmask.table.table import Table
 from augmask_bench.baselines.blocks import PIECE, Blocks, Rows, in_pieces, on_device
 from augmask_bench.baselines.descent import (
     Clock,
@@ -32,11 +37,6 @@ from augmask_bench.baselines.descent import (
     held_out,
 )
 from augmask_bench.baselines.edm_rows import SIGMA_DATA, RowDenoiser, RowSampler, wide
-from augmask.device import fast_products, multiplies_in_bf16
-from augmask.diffusion.nets import products_in_bf16
-from augmask.diffusion.noise import first_weights
-from augmask.rng import stream_seed
-from augmask.table.carrier import Table
 
 # a turn whose held-out loss is so many times the lowest is a bad one; two end it
 WORSE, BAD_TURNS = 2.0, 2
@@ -154,7 +154,7 @@ class _Turns:
     ) -> None:
         self._settings, self._seed = settings, seed
         self._device = matrix.device
-        self._bf16 = multiplies_in_bf16("auto", matrix.device)
+        self._bf16 = uses_bf16("auto", matrix.device)
         learn, check = held_out(len(matrix), settings.held_out, seed)
         self._learn, self._check = learn.to(self._device), check.to(self._device)
         self.filled, self._observed = matrix, observed
@@ -186,7 +186,7 @@ class _Turns:
         schedule = Schedule(
             settings.steps(n), settings.factor, settings.slow_after, settings.patience
         )
-        with products_in_bf16(net, self._bf16):
+        with bf16_matmul(net, self._bf16):
             return net, descend(descent, net, schedule, clock)
 
     @torch.no_grad()
@@ -194,7 +194,7 @@ class _Turns:
         """Return the loss on observed entries of rows that were held out."""
         # the same noise in every turn
         noise = generator(self._device, stream_seed(self._seed, "check"))
-        with fast_products(self._device):
+        with fast_matmul(self._device):
             loss = net.loss(self.filled[self._check], noise)
         seen = self._observed[self._check]
         total = torch.where(seen, loss, 0.0).sum()
@@ -281,7 +281,7 @@ def fit(
     Examples
     --------
     >>> import numpy as np
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> rng = np.random.default_rng(0)
     >>> num, cat = rng.normal(size=(60, 1)), rng.integers(0, 2, (60, 1))
     >>> table = Table(num, cat, rng.random((60, 2)) < 0.8, Layout(("x",), ("y",), (2,)))

@@ -17,18 +17,18 @@ import math
 import torch
 from torch import Tensor, nn
 
-from augmask.device import fast_products
+from augmask.device import fast_matmul
 from augmask.diffusion import edm
+from augmask.diffusion.cuda_graph import recorded
 from augmask.diffusion.nets import (
     Hidden,
     TimeEmbedding,
+    bf16_matmul,
     mlp,
     product,
-    products_in_bf16,
 )
 from augmask.diffusion.noise import normal_like
-from augmask.diffusion.replay import recorded
-from augmask.diffusion.reverse import at
+from augmask.diffusion.sampling import at
 
 SIGMA_DATA = 0.5
 # ln σ in training
@@ -265,7 +265,7 @@ class RowSampler:
         """
         moves, device = self._moves, self._noise.device
         moves.x.copy_(SIGMA_MAX * normal_like(moves.x, self._noise))
-        with fast_products(device), products_in_bf16(self._net, self._bf16):
+        with fast_matmul(device), bf16_matmul(self._net, self._bf16):
             for i in range(self._count - 1):
                 moves.place.fill_(i)
                 for again in range(repeats):

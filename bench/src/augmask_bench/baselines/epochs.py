@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from augmask_bench.baselines.descent import Clock, Descent
 from augmask.errors import TrainingDiverged
+from augmask_bench.baselines.descent import Clock, Descent
 
 # steps between two looks at the clock: a pass may be long
 LOOK = 20

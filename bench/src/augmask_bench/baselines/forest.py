@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from augmask_bench.baselines.plain import Rows
 from augmask.errors import DataError
-from augmask_bench.peers import contained, require
 from augmask.rng import stream, stream_seed
 from augmask.versions import library_versions
+from augmask_bench.baselines.plain import Rows
+from augmask_bench.peers import contained, require
 
 if TYPE_CHECKING:
-    from augmask.table.carrier import Layout, Table
+    from augmask.table.table import Layout, Table
 
 Matrix = npt.NDArray[np.float64]
 
@@ -67,7 +67,7 @@ def blocks_of(layout: Layout) -> list[slice]:
 
     Examples
     --------
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> blocks_of(Layout(("age",), ("sex", "city"), (2, 3)))
     [slice(1, 2, None), slice(2, 5, None)]
     """

@@ -25,15 +25,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from augmask.device import fast_matmul
+from augmask.diffusion.noise import Noise, first_weights, normal_like, uniform_like
+from augmask.errors import UsageError
+from augmask.rng import stream_seed
+from augmask.table.table import FloatArray, Table
 from augmask_bench.baselines.blocks import Blocks, Rows, in_pieces, on_device
 from augmask_bench.baselines.descent import Clock, Descent, generator
 from augmask_bench.baselines.epochs import learn_for
 from augmask_bench.baselines.missdiff_net import MissDiffNet
-from augmask.device import fast_products
-from augmask.diffusion.noise import Noise, first_weights, normal_like, uniform_like
-from augmask.errors import UsageError
-from augmask.rng import stream_seed
-from augmask.table.carrier import FloatArray, Table
 
 Scaling = Literal["minmax_offset", "shared"]
 
@@ -240,7 +240,7 @@ class MissDiff:
                     x = x + c * normal_like(x, noise)
             return self._coding.decoded(x)
 
-        with fast_products(like.device):
+        with fast_matmul(like.device):
             return in_pieces(draw, n, max(held // each, 1))
 
 
@@ -266,7 +266,7 @@ def fit(
 
     Examples
     --------
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> layout = Layout(("x",), ("y",), (2,))
     >>> codes = np.tile([[0], [1]], (50, 1)).astype(np.int32)
     >>> table = Table(2.0 * codes - 1, codes, np.ones((100, 2), dtype=bool), layout)

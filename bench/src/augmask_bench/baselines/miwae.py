@@ -26,14 +26,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from augmask_bench.baselines.blocks import Blocks, Rows, in_pieces, on_device
-from augmask_bench.baselines.descent import Clock, Descent, generator
-from augmask_bench.baselines.epochs import learn_for
 from augmask.diffusion.nets import mlp, product
 from augmask.diffusion.noise import Noise, first_weights, normal_like
 from augmask.errors import UsageError
 from augmask.rng import stream, stream_seed
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
+from augmask_bench.baselines.blocks import Blocks, Rows, in_pieces, on_device
+from augmask_bench.baselines.descent import Clock, Descent, generator
+from augmask_bench.baselines.epochs import learn_for
 
 Likelihood = Literal["mixed", "student"]
 

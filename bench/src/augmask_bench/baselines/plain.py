@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError
-from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.infer import Overrides, infer_schema
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import NUMERIC, Schema
+from augmask.table.table import Layout, Table
 
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]
 

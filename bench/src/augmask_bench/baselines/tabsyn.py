@@ -18,6 +18,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from augmask.device import fast_matmul
+from augmask.diffusion.noise import first_weights
+from augmask.rng import stream_seed
+from augmask.table.table import Table
 from augmask_bench.baselines.blocks import PIECE, Blocks, Rows, in_pieces, on_device
 from augmask_bench.baselines.descent import (
     Clock,
@@ -29,10 +33,6 @@ from augmask_bench.baselines.descent import (
 )
 from augmask_bench.baselines.edm_rows import SIGMA_DATA, RowDenoiser, RowSampler, deep
 from augmask_bench.baselines.tabsyn_vae import TokenVae, VaeSettings, learn_vae
-from augmask.device import fast_products
-from augmask.diffusion.noise import first_weights
-from augmask.rng import stream_seed
-from augmask.table.carrier import Table
 
 # the autoencoder's share of a time limit
 VAE_SHARE = 0.4
@@ -128,7 +128,7 @@ class TabSyn:
 @torch.no_grad()
 def _latents(vae: TokenVae, num: Tensor, cat: Tensor) -> Tensor:
     """Return the latents of all rows, [n, d, token]."""
-    with fast_products(num.device):
+    with fast_matmul(num.device):
         pieces = zip(torch.split(num, PIECE), torch.split(cat, PIECE), strict=True)
         return torch.cat([vae.latents(*piece) for piece in pieces])
 
@@ -155,7 +155,7 @@ def fit(
     Examples
     --------
     >>> import numpy as np
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> rng = np.random.default_rng(0)
     >>> num, cat = rng.normal(size=(60, 1)), rng.integers(0, 2, (60, 1))
     >>> table = Table(num, cat, np.ones((60, 2), bool), Layout(("x",), ("y",), (2,)))

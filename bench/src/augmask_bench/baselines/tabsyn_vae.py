@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from augmask_bench.baselines.descent import Clock, Descent, Plateau
-from augmask.device import fast_products
+from augmask.device import fast_matmul
 from augmask.diffusion.noise import normal_like
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.tokens import Heads, Tokenizer, transformer
+from augmask_bench.baselines.descent import Clock, Descent, Plateau
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class TokenVae(nn.Module):
         # a mean over no column is 0 here, not NaN
         error = (numbers - num).square().sum() / max(num.numel(), 1)
         entropy = self.ragged.cross_entropy(logits, cat).sum() / max(cat.numel(), 1)
-        pull = mean.square() + log_variance.exp() - 1 - log_variance
-        return error, entropy, pull.mean() / 2
+        ema_weight = mean.square() + log_variance.exp() - 1 - log_variance
+        return error, entropy, ema_weight.mean() / 2
 
 
 def known_levels(ragged: Ragged, learn: Tensor, check: Tensor) -> Tensor:
@@ -157,15 +157,15 @@ def learn_vae(
         rows = learn.index_select(0, rows)
         some_num, some_cat = num.index_select(0, rows), cat.index_select(0, rows)
         eps = normal_like(some_num.new_empty(len(rows), *shape), noise)
-        error, entropy, pull = vae.terms(some_num, some_cat, eps)
-        return error + entropy + beta_there * pull
+        error, entropy, ema_weight = vae.terms(some_num, some_cat, eps)
+        return error + entropy + beta_there * ema_weight
 
     # the same noise in every check
     held_eps = normal_like(held_num.new_empty(len(held_num), *shape), noise)
 
     @torch.no_grad()
     def checked() -> float:
-        with fast_products(device):
+        with fast_matmul(device):
             error, entropy, _ = vae.terms(held_num, held_cat, held_eps)
         return float(entropy if cat.shape[1] else error)
 

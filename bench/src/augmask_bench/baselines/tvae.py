@@ -14,7 +14,7 @@ from augmask_bench.baselines.ctgan import Synthesizer, Timed, extended, fit_time
 if TYPE_CHECKING:
     import torch
 
-    from augmask.table.carrier import Table
+    from augmask.table.table import Table
 
 
 @dataclass(frozen=True)

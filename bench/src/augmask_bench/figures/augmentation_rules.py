@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from augmask.augmentation import every_augmenter
+from augmask.report.plots import plain_number
 from augmask_bench.figures.matched import blocks_of, matched, usual_draws, with_quality
 from augmask_bench.figures.style import (
     COLOURS,
@@ -28,7 +29,6 @@ from augmask_bench.figures.style import (
     plain,
 )
 from augmask_bench.methods import in_print
-from augmask.report.plots import plain_number
 
 SHOWN = {"quality": "Sample quality", "mle": "ML Task"}
 STRATEGY = {"all": "AugFull", "observed": "AugMask"}

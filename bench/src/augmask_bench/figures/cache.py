@@ -13,11 +13,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from augmask.augmentation.draws import Draws
+from augmask.augmentation.completions import CompletionPlan
+from augmask.report.plots import plain_number
 from augmask_bench.figures.matched import blocks_of, matched, with_quality
 from augmask_bench.figures.style import COLOURS, FAINT, INK, SIZE, SOFT, plain
 from augmask_bench.ranks import METRICS
-from augmask.report.plots import plain_number
 
 SHOWN = ("beta_recall", "mle")
 KINDS = ("one", "cycle", "anchor", "stack")
@@ -31,7 +31,7 @@ def in_words(policy: str) -> str:
     >>> in_words("one"), in_words("anchor:30:0.8")
     ('one, fixed', '30 cached, 80% fixed')
     """
-    draws = Draws.parse(policy)
+    draws = CompletionPlan.parse(policy)
     if draws.kind == "one":
         return "one, fixed"
     if draws.kind == "anchor":
@@ -40,7 +40,7 @@ def in_words(policy: str) -> str:
 
 
 def _place(policy: str) -> tuple[int, int, float]:
-    draws = Draws.parse(policy)
+    draws = CompletionPlan.parse(policy)
     return KINDS.index(draws.kind), draws.k, draws.rho
 
 
@@ -51,17 +51,17 @@ def policies(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
     rows = rows[(rows["supervise"] == "observed") & ~bent]
     found = {}
     for generator, part in rows.groupby("generator"):
-        many = part.groupby("augmenter")["draws"].nunique()
+        many = part.groupby("augmenter")["completions"].nunique()
         if many.empty or many.max() < 2:
             continue
-        kept = matched(part[part["augmenter"] == many.idxmax()], ["draws"])
-        if kept["draws"].nunique() > 1:
+        kept = matched(part[part["augmenter"] == many.idxmax()], ["completions"])
+        if kept["completions"].nunique() > 1:
             found[str(generator)] = kept
     return found
 
 
 def _panel(ax: Axes, rows: pd.DataFrame, order: list[str], metric: str) -> None:
-    by_seed = rows.groupby(["draws", "seed"])[metric].mean()
+    by_seed = rows.groupby(["completions", "seed"])[metric].mean()
     colour = COLOURS["AugMask"]
     if "one" in order:
         ax.axvline(float(by_seed["one"].mean()), color=FAINT, lw=1.2, zorder=0)
@@ -97,7 +97,8 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
     del out
     found = policies(results)
     orders = {
-        name: sorted(rows["draws"].unique(), key=_place) for name, rows in found.items()
+        name: sorted(rows["completions"].unique(), key=_place)
+        for name, rows in found.items()
     }
     lines = [len(order) for order in orders.values()]
     figure = Figure(

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from augmask.errors import AugMaskError
 from augmask_bench.figures.style import (
     FAINT,
     INK,
@@ -22,7 +23,6 @@ from augmask_bench.figures.style import (
     plain,
 )
 from augmask_bench.ranks import BLOCK, SUMMARY, rank_table
-from augmask.errors import AugMaskError
 
 SECONDS = ["augment_seconds", "fit_seconds", "sample_seconds"]
 AWARE = "missing-aware"

@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from scipy.ndimage import gaussian_filter
 
+from augmask.evaluation.columns import Floats
+from augmask.report.plots import bare, framed, number_axis
 from augmask_bench.figures.kept import kept_rows, kinds, nothing_kept
 from augmask_bench.figures.style import COLOURS, FAINT, SIZE, SOFT, legend_above
 from augmask_bench.methods import in_print
 from augmask_bench.ranks import BLOCK, FILL
-from augmask.evaluation.columns import Floats
-from augmask.report.plots import bare, framed, number_axis
 
 RULES = ("lgbm-d", "lgbm-s")
 PANELS = 3

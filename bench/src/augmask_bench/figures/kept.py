@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from augmask_bench.results import real_file
 from augmask.errors import DataError
+from augmask_bench.results import real_file
 
 
 def kept_rows(

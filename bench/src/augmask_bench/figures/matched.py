@@ -53,7 +53,7 @@ def matched(rows: pd.DataFrame, variant: Sequence[str]) -> pd.DataFrame:
 
 def usual_draws(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the runs with one policy of draws: the paper's, or the most frequent."""
-    kinds = rows["draws"]
+    kinds = rows["completions"]
     if kinds.empty:
         return rows
     policy = "one" if (kinds == "one").any() else kinds.mode().iloc[0]

@@ -1,6 +1,6 @@
 """How wrong may the filling be? Quality over context bias η and stochasticity λ.
 
-One fitted LGBM-S is bent (`augmentation/bend.py`); AugFull and AugMask train on the
+One fitted LGBM-S is bent (`augmentation/perturb.py`); AugFull and AugMask train on the
 same bent fillings. η = 0, λ = 1 is LGBM-S, λ = 0 fills without spread, η = 1 forgets
 the context. The right panel is the paper's: AugMask - AugFull, blue where AugMask is
 better, orange where AugFull is, white where they are equal.
@@ -15,9 +15,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from augmask.report.plots import faded, framed, heat
 from augmask_bench.figures.matched import blocks_of, matched, usual_draws, with_quality
 from augmask_bench.figures.style import FAINT, INK, SIZE, SOFT
-from augmask.report.plots import faded, framed, heat
 
 CELL = 0.46
 KEYS = ["eta", "lam", "supervise"]

@@ -9,10 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from augmask_bench.figures.style import FAINT, INK, SIZE, SOFT, tables, why_unranked
-from augmask_bench.ranks import SUMMARY, TITLES, RankTable
 from augmask.report.plots import faded, framed, heat
 from augmask.report.plots_missing import name_width
+from augmask_bench.figures.style import FAINT, INK, SIZE, SOFT, tables, why_unranked
+from augmask_bench.ranks import SUMMARY, TITLES, RankTable
 
 LINE = 0.24
 CELL = 0.66

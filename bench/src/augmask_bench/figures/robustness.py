@@ -18,6 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from augmask.config import STRATEGIES
+from augmask.report.plots import percent, plain_number
 from augmask_bench.figures.style import (
     INK,
     MARKERS,
@@ -29,8 +31,6 @@ from augmask_bench.figures.style import (
     why_unranked,
 )
 from augmask_bench.ranks import FILL, METRICS
-from augmask.config import STRATEGIES
-from augmask.report.plots import percent, plain_number
 
 CELL = ["ratio", "dataset", "seed"]
 WIDE, HIGH = 1.9, 1.45

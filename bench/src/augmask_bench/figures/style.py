@@ -13,9 +13,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from augmask_bench.ranks import RankTable, rank_table
 from augmask.errors import AugMaskError
 from augmask.report.plots import bare
+from augmask_bench.ranks import RankTable, rank_table
 
 INK, SOFT, FAINT = "#23272f", "#59616e", "#d9dce1"
 SIZE = 8.0

@@ -26,10 +26,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
-from augmask_bench.figures.fidelity import levels
-from augmask_bench.figures.kept import kept_rows, kinds, nothing_kept
-from augmask_bench.figures.style import COLOURS, FAINT, INK, SIZE, SOFT
-from augmask_bench.ranks import BLOCK, FILL
 from augmask.config import STRATEGIES
 from augmask.errors import UsageError
 from augmask.evaluation.columns import Floats
@@ -37,6 +33,10 @@ from augmask.evaluation.coverage import as_points
 from augmask.report.map2d import overlap
 from augmask.report.plots import faded, framed
 from augmask.rng import stream
+from augmask_bench.figures.fidelity import levels
+from augmask_bench.figures.kept import kept_rows, kinds, nothing_kept
+from augmask_bench.figures.style import COLOURS, FAINT, INK, SIZE, SOFT
+from augmask_bench.ranks import BLOCK, FILL
 
 # Rows of each half; more take long and change no second digit.
 ROWS = 5000

@@ -39,7 +39,7 @@ import torch
 from augmask.augmentation.moments import Moments
 from augmask.errors import UsageError
 from augmask.missing.gap import MUCH, SOME, precision_of
-from augmask.table.carrier import Table
+from augmask.table.table import Table
 from augmask_bench.theory.reconstruct import Denoiser
 from augmask_bench.theory.sensitivity import (
     Floats,
@@ -306,7 +306,7 @@ def co_missing(
     a and b are the same and always missing together, but then c tells both:
 
     >>> from augmask.augmentation.moments import NumMoments
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> rng = np.random.default_rng(0)
     >>> a = rng.normal(size=500)
     >>> seen = np.ones((500, 3), dtype=bool)

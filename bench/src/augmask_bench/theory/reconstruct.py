@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.bend import bend
 from augmask.augmentation.moments import CatMoments, Moments
+from augmask.augmentation.perturb import perturb
 from augmask.diffusion import edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
 from augmask.diffusion.noise import (
@@ -35,8 +35,8 @@ from augmask.diffusion.noise import (
 from augmask.diffusion.tabddpm import Step, TabDDPM
 from augmask.diffusion.tabdiff import EARLIEST, TabDiff
 from augmask.errors import NotFittedError, UsageError
-from augmask.table.carrier import Table
 from augmask.table.frames import read_frame
+from augmask.table.table import Table
 
 if TYPE_CHECKING:
     from augmask.augmentation.base import Augmenter
@@ -154,7 +154,7 @@ def denoiser_of(backbone: Any) -> Denoiser:
 
     Examples
     --------
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> inside = denoiser_of(CDTD(Layout(("x",), ("y",), (3,)), width=8, depth=1))
     >>> phi = inside.draw(2, torch.Generator().manual_seed(0))
     >>> phi(torch.tensor([[0.5, 0.0, 1.0, 0.0], [0.5, 0.2, 0.3, 0.5]])).shape
@@ -210,7 +210,7 @@ def opened(
     """
     if not hasattr(model, "backbone_"):
         raise NotFittedError("This AugMask is not fitted yet; call fit first.")
-    spread = model.seed if model.settings_.ties == "spread" else None
+    spread = model.seed if model.settings_.ties == "dequantize" else None
     table = model.codec_.encode(read_frame(data), spread)
     rule: Any = resolve_augmenter(augmenter)
     rule.fit(table, rng)
@@ -220,7 +220,7 @@ def opened(
             f"{type(rule).__name__} does not have; use 'lgbm-s' or "
             "'lgbm-s-calibrated'."
         )
-    bent = bend(table, rule.moments_, rule.eta, rule.lam)
+    bent = perturb(table, rule.moments_, rule.eta, rule.lam)
     layout = model.layout_
     cat = [_padded(p, card) for p, card in zip(bent.cat, layout.cards, strict=True)]
     table = table.filled(table.num, table.cat, layout)

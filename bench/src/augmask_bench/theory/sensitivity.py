@@ -31,7 +31,7 @@ from torch import Tensor
 
 from augmask.augmentation.moments import Moments
 from augmask.errors import DataError, UsageError
-from augmask.table.carrier import BoolArray, Layout, Table
+from augmask.table.table import BoolArray, Layout, Table
 from augmask_bench.theory.reconstruct import Denoiser
 
 Floats = npt.NDArray[np.float64]

@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import rankdata, wilcoxon
 
-from augmask_bench.ranks import DECIMALS, RankTable
 from augmask.errors import UsageError, did_you_mean
+from augmask_bench.ranks import DECIMALS, RankTable
 
 Floats = npt.NDArray[np.float64]
 

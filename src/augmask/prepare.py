@@ -16,27 +16,27 @@ import torch
 
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
-from augmask.augmentation.draws import Completions, Draws, complete
+from augmask.augmentation.completions import CompletionPlan, Completions, complete
 from augmask.autoconfig import Choice, Size, choose
 from augmask.config import SUPERVISE, Settings
 from augmask.device import resolve_device
 from augmask.diffusion import build_members, check_sampler, keywords_of
 from augmask.diffusion.base import Backbone, init_from_data
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean, shown
-from augmask.missing.learned import learn_holes
+from augmask.missing.learned import fit_missing_model
 from augmask.missing.model import MissingModel
 from augmask.presets import AUGMENTER, resolve_preset
 from augmask.progress import Progress
 from augmask.rng import stream, stream_seed
-from augmask.sample.rules import Rule, learn_rules, read_rules
+from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
 from augmask.store import check_storable, fingerprint
-from augmask.table.carrier import Layout, Table
 from augmask.table.encode import Codec
 from augmask.table.frames import read_frame
-from augmask.table.infer import hole_mask, infer_schema
+from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.link_facts import link_notes
 from augmask.table.link_search import with_links, without_links
 from augmask.table.private import without_extremes, without_traces
+from augmask.table.table import Layout, Table
 from augmask.train import parallel
 from augmask.train.data import TrainingData, filled_once, hidden_cells
 from augmask.train.trainer import Trainer
@@ -46,7 +46,7 @@ log = logging.getLogger("augmask")
 FEWEST_ROWS = 10
 
 # Beyond these a number is a slip of the pen that no machine could serve.
-AT_MOST = {"n": 10**11, "draws": 10_000, "ensemble": 1_000, "seed": 2**64 - 1}
+AT_MOST = {"n": 10**11, "n_draws": 10_000, "ensemble": 1_000, "seed": 2**64 - 1}
 
 
 def whole_number(name: str, value: Any, lowest: int) -> int:
@@ -77,13 +77,13 @@ def _learnable(table: Table) -> Table:
 
 
 @dataclass(frozen=True)
-class Ready:
+class FitSetup:
     """A trainer for every member, what they are made of, and their time."""
 
     table: Table
     codec: Codec
     holes: MissingModel
-    rules: tuple[Rule, ...]
+    constraints: tuple[Constraint, ...]
     layout: Layout
     backbone: Backbone
     settings: Settings
@@ -107,7 +107,7 @@ def _filled(
     seed: int,
     progress: Progress,
 ) -> Completions:
-    draws = Draws.parse(settings.draws)
+    draws = CompletionPlan.parse(settings.completions)
     rng = stream(seed, "fill")
     return filled_once(
         lambda: complete(augmenter, table, draws, rng, progress), table, draws
@@ -162,28 +162,30 @@ def _members(asked: Any, choice: Choice, alone: bool) -> int:
     return whole_number("ensemble", asked, 1)
 
 
-def _rules(
+def _constraints(
     asked: Any, frame: pd.DataFrame, codec: Codec, table: Table
-) -> tuple[Rule, ...]:
+) -> tuple[Constraint, ...]:
     """Return the rules, checked on the observed cells of the table."""
-    rules = read_rules(asked, codec.schema)
-    if not rules:
+    constraints = read_constraints(asked, codec.schema)
+    if not constraints:
         return ()
     rows = codec.decode(table.num, table.cat, np.random.default_rng(0), derive=False)
     named = frame.rename(columns=str)[list(codec.schema.names)]
-    return learn_rules(rules, rows, ~hole_mask(named, codec.schema).to_numpy())
+    return learn_constraints(
+        constraints, rows, ~missing_mask(named, codec.schema).to_numpy()
+    )
 
 
-def make_ready(
+def prepare_fit(
     model: Any,
     data: Any,
     schema: Any,
     max_minutes: float | None,
     progress: Progress,
-    rules: Any = None,
+    constraints: Any = None,
     alone: bool = False,
     private_extremes: bool = False,
-) -> Ready:
+) -> FitSetup:
     """Read, encode and fill the table, and build what is to be trained.
 
     Parameters
@@ -233,7 +235,7 @@ def make_ready(
             log.info("%s", note)
         else:
             warnings.warn(note, AugMaskWarning, stacklevel=3)
-    spread = seed if settings.ties == "spread" else None
+    spread = seed if settings.ties == "dequantize" else None
     codec = Codec.fit(frame, found, spread)
     table = _learnable(codec.encode(frame, spread))
     choice = _choice(model, table, device)
@@ -241,7 +243,7 @@ def make_ready(
     members = _members(model.ensemble, choice, alone or parallel.launched())
     fills = (choice.augmenter or AUGMENTER) if auto else model.augmenter
     augmenter = resolve_augmenter(fills)
-    kept_rules = _rules(rules, frame, codec, table)
+    constraints = _constraints(constraints, frame, codec, table)
     check_storable(settings, codec)
     if parallel.size() > 1:
         parallel.check_same(
@@ -250,7 +252,7 @@ def make_ready(
             "seed; start without torchrun to fit apart",
         )
 
-    holes = learn_holes(frame, codec, table, stream(seed, "holes"))
+    holes = fit_missing_model(frame, codec, table, stream(seed, "holes"))
     # the frame is the largest thing around, and all is in the table now
     del frame
     pa.default_memory_pool().release_unused()
@@ -271,7 +273,7 @@ def make_ready(
     # a module that the caller has built may start anywhere
     parallel.copy_lead(backbone.state_dict().values())
     hidden = hidden_cells(table.observed, settings.holdout, stream(seed, "hidden"))
-    resident = settings.resident * 2**30 / members
+    resident = settings.max_device_gib * 2**30 / members
     batches = [
         TrainingData(
             completions,
@@ -295,11 +297,11 @@ def make_ready(
         Trainer(network, data, settings, each, device)
         for network, data, each in zip(networks, batches, seeds, strict=True)
     )
-    return Ready(
+    return FitSetup(
         table,
         codec,
         holes,
-        kept_rules,
+        constraints,
         layout,
         backbone,
         settings,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata, wilcoxon
 
-from augmask_bench.gain import EXACT, cluster_interval, gains, holm, signed_rank
-from augmask_bench.ranks import rank_table
 from augmask.errors import UsageError
+from augmask_bench.ranks import rank_table
+from augmask_bench.significance import EXACT, cluster_interval, gains, holm, signed_rank
 
 from .made_results import break_runs, make_results
 

@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 
 from augmask.report.counts import Histogram
-from augmask.report.fans import DRAWS, HOLES, ROWS, examples, fan, range_of
+from augmask.report.imputation_examples import (
+    DRAWS,
+    HOLES,
+    ROWS,
+    examples,
+    fan,
+    range_of,
+)
 
 
 def table(n: int = 400) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from augmask.errors import UsageError
-from augmask.train.flat import Flat
+from augmask.train.flat_params import Flat
 
 
 def test_modules_work_on_the_rows_and_their_gradients_arrive_there():

@@ -1,4 +1,4 @@
-"""`fit_together`: many models, trained at the same time on one device."""
+"""`fit_many`: many models, trained at the same time on one device."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import islice
 from typing import Any
 
 from augmask.errors import TrainingDiverged, UsageError
-from augmask.fitting import make_ready
 from augmask.model import AugMask
+from augmask.prepare import prepare_fit
 from augmask.progress import Progress, silent
 from augmask.train import parallel
-from augmask.train.loop import all_or_raise, train_together
+from augmask.train.loop import all_or_raise, train_many
 
 
-def fit_together(
+def fit_many(
     models: Sequence[AugMask],
     tables: Sequence[Any],
     schema: Any = None,
@@ -51,7 +51,7 @@ def fit_together(
     ...     AugMask(augmenter="ecdf", preset="fast", options=options, seed=seed)
     ...     for seed in (0, 1)
     ... ]
-    >>> fit_together(models, [df, df])
+    >>> fit_many(models, [df, df])
     >>> len(models[1].sample(2))
     2
     """
@@ -67,11 +67,11 @@ def fit_together(
             "models that are fitted together share one device; start without torchrun"
         )
     ready = [
-        make_ready(model, table, schema, None, progress)
+        prepare_fit(model, table, schema, None, progress)
         for model, table in zip(models, tables, strict=True)
     ]
     every = [trainer for each in ready for trainer in each.trainers]
-    results = iter(train_together(every, progress))
+    results = iter(train_many(every, progress))
     broken: list[TrainingDiverged] = []
     for model, each in zip(models, ready, strict=True):
         mine = list(islice(results, len(each.trainers)))

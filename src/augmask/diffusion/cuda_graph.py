@@ -27,7 +27,7 @@ def reason(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-class Replay:
+class CudaGraph:
     """Run `step` as it is at first, then from a recording.
 
     Parameters
@@ -96,5 +96,5 @@ class Replay:
 def recorded(step: Callable[[], None], noise: Noise, what: str) -> Callable[[], None]:
     """Return the step, recorded where it draws from a CUDA generator."""
     if isinstance(noise, torch.Generator) and noise.device.type == "cuda":
-        return Replay(step, [noise], what)
+        return CudaGraph(step, [noise], what)
     return step

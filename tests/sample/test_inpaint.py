@@ -6,7 +6,7 @@ import torch
 
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.presets import OWN
-from augmask.sample.guide import complete_rows
+from augmask.sample.inpaint import complete_rows
 
 
 @pytest.mark.parametrize("backbone", list(BACKBONES))

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from augmask.errors import AugMaskWarning, ConditionError, DataError, UsageError
-from augmask.sample.rules import (
-    learn_rules,
-    read_rules,
-    restored_rules,
-    stored_rules,
+from augmask.sample.constraints import (
+    learn_constraints,
+    read_constraints,
+    restored_constraints,
+    stored_constraints,
 )
 from augmask.table.infer import infer_schema
 
@@ -42,8 +42,10 @@ def known(frame=FRAME):
     return frame.notna().to_numpy()
 
 
-def learned(*rules, frame=FRAME):
-    return learn_rules(read_rules(list(rules), SCHEMA), frame, known(frame))
+def learned(*constraints, frame=FRAME):
+    return learn_constraints(
+        read_constraints(list(constraints), SCHEMA), frame, known(frame)
+    )
 
 
 def test_an_order_of_dates_and_of_numbers():
@@ -56,23 +58,23 @@ def test_an_order_of_dates_and_of_numbers():
 
 
 def test_a_chain_names_all_its_columns():
-    (rule,) = read_rules("low < high and low <= zip", SCHEMA)
-    assert rule.columns == ("low", "high", "zip")
+    (constraint,) = read_constraints("low < high and low <= zip", SCHEMA)
+    assert constraint.columns == ("low", "high", "zip")
 
 
 def test_only_combinations_that_were_seen_are_allowed():
-    (rule,) = learned(["town", "zip", "sea"])
-    assert rule.holds(FRAME).all()
+    (constraint,) = learned(["town", "zip", "sea"])
+    assert constraint.holds(FRAME).all()
     other = FRAME.assign(town="Pau")
-    assert (rule.holds(other) == (FRAME["town"] == "Pau")).all()
+    assert (constraint.holds(other) == (FRAME["town"] == "Pau")).all()
     never = FRAME.assign(zip=1)
-    assert not rule.holds(never).any()
+    assert not constraint.holds(never).any()
 
 
 def test_a_rule_is_silent_where_a_cell_is_missing():
     holed = FRAME.assign(low=99.0, high=np.nan, town="Pau", zip=np.nan)
-    for rule in learned("low < high", ["town", "zip"]):
-        assert rule.holds(holed).all()
+    for constraint in learned("low < high", ["town", "zip"]):
+        assert constraint.holds(holed).all()
 
 
 def test_a_function_sees_the_frame_and_cannot_change_it():
@@ -80,11 +82,11 @@ def test_a_function_sees_the_frame_and_cannot_change_it():
         frame["low"] = 0.0
         return frame["high"] > 0
 
-    (rule,) = learned(spoils)
+    (constraint,) = learned(spoils)
     before = FRAME.copy()
-    assert rule.holds(FRAME).all()
+    assert constraint.holds(FRAME).all()
     pd.testing.assert_frame_equal(FRAME, before)
-    assert rule.text == "spoils"
+    assert constraint.text == "spoils"
 
 
 def test_few_broken_rows_are_told_and_many_are_an_error():
@@ -131,29 +133,29 @@ def test_combinations_that_are_all_different_are_refused():
         (5, UsageError, "list, got int"),
     ],
 )
-def test_what_is_no_rule(rules, error, says):
+def test_what_is_no_rule(constraints, error, says):
     with pytest.raises(error, match=says):
-        read_rules(rules, SCHEMA)
+        read_constraints(constraints, SCHEMA)
 
 
 @pytest.mark.parametrize("answer", [[True], "yes", np.ones((400, 2)), np.ones(400)])
 def test_a_function_must_answer_for_each_row(answer):
-    (rule,) = read_rules([lambda _: answer], SCHEMA)
+    (constraint,) = read_constraints([lambda _: answer], SCHEMA)
     with pytest.raises(UsageError, match=r"one True or False for each of the 400 rows"):
-        rule.holds(FRAME)
+        constraint.holds(FRAME)
 
 
 def test_a_file_keeps_rules():
     def own(frame):
         return frame["low"] < 9
 
-    rules = learned("start <= end", ["town", "zip", "sea"], own)
-    facts, arrays = stored_rules(rules)
+    constraints = learned("start <= end", ["town", "zip", "sea"], own)
+    facts, arrays = stored_constraints(constraints)
     facts = json.loads(json.dumps(facts))
-    again = restored_rules(facts, arrays, SCHEMA, [own])
+    again = restored_constraints(facts, arrays, SCHEMA, [own])
     spoilt = FRAME.assign(town="Pau", low=10.0, start=FRAME["end"], end=FRAME["start"])
-    for old, new in zip(rules, again, strict=True):
+    for old, new in zip(constraints, again, strict=True):
         assert (old.holds(spoilt) == new.holds(spoilt)).all()
         assert not new.holds(spoilt).all()
     with pytest.raises(ValueError, match="does not fit its levels"):
-        restored_rules(facts, {"1": arrays["1"] + 99}, SCHEMA, [own])
+        restored_constraints(facts, {"1": arrays["1"] + 99}, SCHEMA, [own])

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from augmask.augmentation.draws import Draws, complete
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.augmentation.marginal import Ecdf, Mean, Noise, Zero
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def table():
     [("one", 1), ("cycle:10", 10), ("anchor:30:0.8", 31), ("stack:4", 4)],
 )
 def test_a_policy_survives_its_name(text, n_draws):
-    policy = Draws.parse(text)
+    policy = CompletionPlan.parse(text)
     assert str(policy) == text
     assert policy.n_draws == n_draws
 
@@ -37,19 +37,21 @@ def test_a_policy_survives_its_name(text, n_draws):
 )
 def test_nonsense_is_refused_with_an_example(text):
     with pytest.raises(UsageError, match="stack:4"):
-        Draws.parse(text)
+        CompletionPlan.parse(text)
 
 
 def test_a_direct_policy_is_checked_too():
     with pytest.raises(UsageError):
-        Draws("one", k=3)
+        CompletionPlan("one", k=3)
 
 
 def test_which_draw_an_epoch_sees():
     rng = np.random.default_rng(0)
 
     def schedule(text, n):
-        return [Draws.parse(text).draw_of_epoch(epoch, rng) for epoch in range(n)]
+        return [
+            CompletionPlan.parse(text).draw_of_epoch(epoch, rng) for epoch in range(n)
+        ]
 
     assert schedule("one", 3) == [0, 0, 0]
     assert schedule("cycle:3", 5) == [0, 1, 2, 0, 1]
@@ -63,7 +65,9 @@ def test_which_draw_an_epoch_sees():
 
 
 def test_completions_are_the_draws(table):
-    drawn = complete(Noise(), table, Draws.parse("stack:3"), np.random.default_rng(1))
+    drawn = complete(
+        Noise(), table, CompletionPlan.parse("stack:3"), np.random.default_rng(1)
+    )
     rng = np.random.default_rng(1)
     rule = Noise().fit(table, rng)
     for i in range(3):
@@ -82,14 +86,16 @@ def test_completions_are_the_draws(table):
 
 
 def test_the_anchor_comes_on_top_of_the_cache(table):
-    drawn = complete(Ecdf(), table, Draws("anchor", 2, 0.5), np.random.default_rng(0))
+    drawn = complete(
+        Ecdf(), table, CompletionPlan("anchor", 2, 0.5), np.random.default_rng(0)
+    )
     assert drawn.n_draws == 3
     assert drawn.draw_of_epoch(0, np.random.default_rng(0)) in {0, 1}
 
 
 def test_equal_draws_are_kept_once(table):
     rng = np.random.default_rng(0)
-    policy = Draws.parse("stack:4")
+    policy = CompletionPlan.parse("stack:4")
     fixed = complete(Mean(), table, policy, rng)
     assert (fixed.n_draws, str(fixed.policy)) == (1, "one")
     full = Table(table.num, table.cat, np.ones_like(table.observed), table.layout)
@@ -100,7 +106,7 @@ def test_equal_draws_are_kept_once(table):
 
 def test_a_reserved_layout_reaches_the_completions(table):
     rng = np.random.default_rng(0)
-    drawn = complete(Zero(), table, Draws("one"), rng)
+    drawn = complete(Zero(), table, CompletionPlan("one"), rng)
     assert drawn.table.layout.reserved
     assert drawn.completion(0).layout.cards == (4, 4)
 
@@ -148,11 +154,14 @@ def illegal(table, num, cat):
 )
 def test_a_rule_that_breaks_a_promise_is_named(table, spoil, rule):
     with pytest.raises(UsageError, match=rule):
-        complete(Broken(spoil), table, Draws("one"), np.random.default_rng(0))
+        complete(Broken(spoil), table, CompletionPlan("one"), np.random.default_rng(0))
 
 
 def test_a_users_rule_is_welcome(table):
     drawn = complete(
-        Broken(lambda *_: None), table, Draws("cycle", 2), np.random.default_rng(0)
+        Broken(lambda *_: None),
+        table,
+        CompletionPlan("cycle", 2),
+        np.random.default_rng(0),
     )
     assert drawn.n_draws == 2

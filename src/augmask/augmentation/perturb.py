@@ -17,7 +17,7 @@ from augmask.augmentation.moments import (
     class_frequencies,
 )
 from augmask.errors import UsageError
-from augmask.table.carrier import Table
+from augmask.table.table import Table
 
 
 def temper(q: Float32Array, lam: float) -> Float32Array:
@@ -43,7 +43,7 @@ def temper(q: Float32Array, lam: float) -> Float32Array:
     return np.asarray(power / power.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-def bend(table: Table, moments: Moments, eta: float, lam: float) -> Moments:
+def perturb(table: Table, moments: Moments, eta: float, lam: float) -> Moments:
     """Return `moments` bent by context bias `eta` and stochasticity `lam`.
 
     Parameters
@@ -64,7 +64,7 @@ def bend(table: Table, moments: Moments, eta: float, lam: float) -> Moments:
 
     Examples
     --------
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> observed = np.array([[True], [True], [False]])
     >>> table = Table(
     ...     np.array([[1.0], [3.0], [0.0]]),
@@ -73,7 +73,7 @@ def bend(table: Table, moments: Moments, eta: float, lam: float) -> Moments:
     ...     Layout(("a",), (), ()),
     ... )
     >>> fitted = Moments((NumMoments(np.float32([4]), np.float32([1])),), ())
-    >>> bent = bend(table, fitted, eta=0.5, lam=2.0).num[0]
+    >>> bent = perturb(table, fitted, eta=0.5, lam=2.0).num[0]
     >>> bent.mu.item(), bent.sigma.item()
     (3.0, 2.0)
     """

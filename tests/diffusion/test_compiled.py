@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from augmask.diffusion.fuse import Compiled
-from augmask.diffusion.noise import Noted, Tape, uniform_like
+from augmask.diffusion.compiled import Compiled
+from augmask.diffusion.noise import RecordingRNG, ReplayRNG, uniform_like
 
 PAIR = torch.zeros(2)
 
@@ -49,7 +49,7 @@ def test_noise_is_drawn_before_the_fused_part_where_that_is_possible(monkeypatch
 
     monkeypatch.setattr(torch, "compile", lambda f, **_: f)
     losses_of(Compiled(watched, "training"), 3)
-    assert seen == [Noted, Tape, Tape]
+    assert seen == [RecordingRNG, ReplayRNG, ReplayRNG]
 
 
 def test_where_none_can_be_made_the_losses_are_as_they_are_and_that_is_told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from augmask.train.adam import EPS, move
+from augmask.train.fused_adam import EPS, move
 
 
 def test_the_step_written_out_is_that_of_torch():
@@ -22,18 +22,18 @@ def test_the_step_written_out_is_that_of_torch():
     }
     for step in range(30):
         gradient = torch.randn(2, 50, generator=generator, dtype=torch.float64)
-        rate, pull = 0.1 / (1 + step), 1 / (2 + step)
+        rate, ema_weight = 0.1 / (1 + step), 1 / (2 + step)
         optimizer.param_groups[0]["lr"] = rate
         theirs.grad = gradient
         optimizer.step()
-        followed += pull * (theirs.detach() - followed)
+        followed += ema_weight * (theirs.detach() - followed)
         move(
             mine,
             gradient,
             memory,
             average,
             torch.tensor(rate, dtype=torch.float64),
-            torch.tensor(pull, dtype=torch.float64),
+            torch.tensor(ema_weight, dtype=torch.float64),
             0.99,
         )
     torch.testing.assert_close(mine, theirs.detach())

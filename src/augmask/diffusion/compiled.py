@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from augmask.diffusion.noise import Noted, Tape, drawn
-from augmask.diffusion.replay import reason
+from augmask.diffusion.cuda_graph import reason
+from augmask.diffusion.noise import RecordingRNG, ReplayRNG, drawn
 
 log = logging.getLogger("augmask")
 
@@ -57,7 +57,7 @@ class Compiled:
 
     def _note(self, generator: torch.Generator, *tensors: Any) -> Any:
         """Find out what is drawn."""
-        before, noted = generator.get_state(), Noted(generator)
+        before, noted = generator.get_state(), RecordingRNG(generator)
         try:
             found = self._plain(noted, *tensors)
         except (TypeError, AttributeError):
@@ -66,7 +66,7 @@ class Compiled:
             found = self._plain(generator, *tensors)
             self._call = partial(self._try, fused(self._plain))
             return found
-        fast = fused(lambda values, *rest: self._plain(Tape(values), *rest))
+        fast = fused(lambda values, *rest: self._plain(ReplayRNG(values), *rest))
         asked = noted.asked
 
         def call(generator: torch.Generator, *tensors: Any) -> Any:
@@ -94,16 +94,16 @@ class Compiled:
         return found
 
 
-class FusedWay:
-    """A way back whose step is fused, see `augmask.diffusion.reverse.Way`.
+class CompiledSampler:
+    """A way back whose step is fused, see `augmask.diffusion.sampling.Sampler`.
 
     Every number of rows is compiled anew.
     """
 
-    def __init__(self, way: Any) -> None:
-        self._way = way
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
         self._step = Compiled(
-            lambda noise, i, *state: way.step(state, i, noise), "sampling"
+            lambda noise, i, *state: sampler.step(state, i, noise), "sampling"
         )
 
     def step(
@@ -114,4 +114,4 @@ class FusedWay:
         return there
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._way, name)
+        return getattr(self._sampler, name)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from augmask.diffusion.replay import WARM_UP, Replay
+from augmask.diffusion.cuda_graph import WARM_UP, CudaGraph
 
 
 class Cuda:
@@ -93,7 +93,7 @@ def pretended(monkeypatch, refuses: str = ""):
         drawn.append(value)
 
     cuda.step = step
-    return cuda, Replay(step, [generator], "training"), drawn
+    return cuda, CudaGraph(step, [generator], "training"), drawn
 
 
 def expected_draws(count: int) -> list[float]:

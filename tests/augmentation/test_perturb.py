@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from augmask.augmentation.bend import bend, temper
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.marginal import Mean
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
+from augmask.augmentation.perturb import perturb, temper
 from augmask.errors import UsageError
-from augmask.table.carrier import Layout, Table
+from augmask.table.table import Layout, Table
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_between_the_corners_the_formulas_hold(table):
         ),
         (CatMoments(p),),
     )
-    got = bend(table, moments, eta=0.25, lam=1.5)
+    got = perturb(table, moments, eta=0.25, lam=1.5)
     mean = table.num[table.observed[:, 0], 0].mean()
     assert got.num[0].mu[0] == pytest.approx(0.75 * 4.0 + 0.25 * mean, rel=1e-5)
     assert got.num[0].sigma[0] == pytest.approx(0.75)
@@ -92,4 +92,4 @@ def test_small_and_large_spread_stay_probabilities():
 )
 def test_values_outside_the_square_are_refused(table, fitted, eta, lam):
     with pytest.raises(UsageError, match=r"eta|lam"):
-        bend(table, fitted.moments_, eta, lam)
+        perturb(table, fitted.moments_, eta, lam)

@@ -1,6 +1,6 @@
 """From noise back to rows: one loop for all backbones, whether cells are known or not.
 
-A backbone gives a `Way`: where to start, one step, how to end. `follow` takes the
+A backbone gives a `Sampler`: where to start, one step, how to end. `run_sampler` takes the
 steps. If cells are `Known`, the network must denoise the others as if it saw these
 without noise, but it expects noise of one level in all cells. RePaint (Lugmayr et al.,
 2022) puts fresh noise on known cells at every step; the network then believes a noisy
@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 
 from augmask.diffusion.base import Batch
+from augmask.diffusion.cuda_graph import recorded
 from augmask.diffusion.noise import Noise
 from augmask.diffusion.ragged import Ragged
-from augmask.diffusion.replay import recorded
 from augmask.errors import UsageError
 
 # tensors whose first dimension is the row; shapes stay the same from step to step
@@ -46,8 +46,8 @@ GAIN, FARTHEST = 0.5, 0.75
 BELIEVED = (0.03, 0.3)
 
 
-class Guide(NamedTuple):
-    """How rows with known cells go: `Backbone.guided`.
+class InpaintConfig(NamedTuple):
+    """How rows with known cells go: `Backbone.inpaint_config`.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Guide(NamedTuple):
     repeated: tuple[float, float] = (0.1, 3.0)
 
 
-class Way(Protocol):
+class Sampler(Protocol):
     """A way back that a backbone has laid out for a number of steps.
 
     Place i = 0 .. n_steps is where step i starts, and `finish` after the last. Places
@@ -89,21 +89,27 @@ class Way(Protocol):
     def finish(self, state: State, noise: Noise) -> Batch:
         """Go from place `n_steps` to clean rows."""
 
-    def again(self, state: State, i: Tensor, noise: Noise) -> State:
+    def renoise(self, state: State, i: Tensor, noise: Noise) -> State:
         """Go back up from place i + 1 to place i, by adding noise."""
 
     # -- for known cells --
 
-    def tilt(self, batch: Batch) -> State:
+    def offset(self, batch: Batch) -> State:
         """Return e = 0 for all cells that have one."""
 
-    def tilted(self, tilt: State, state: State, batch: Batch, i: Tensor) -> State:
+    def updated_offset(
+        self, offset: State, state: State, batch: Batch, i: Tensor
+    ) -> State:
         """Return e after step i, which has led to `state`."""
 
-    def placed(self, batch: Batch, tilt: State, i: Tensor, noise: Noise) -> State:
+    def noise_known(
+        self, batch: Batch, offset: State, i: Tensor, noise: Noise
+    ) -> State:
         """Return where known cells stand at place i."""
 
-    def merged(self, state: State, known: State, num: Tensor, cat: Tensor) -> State:
+    def apply_known(
+        self, state: State, known: State, num: Tensor, cat: Tensor
+    ) -> State:
         """Return `state` with known cells from `known`; bool [B, d_num], [B, d_cat]."""
 
 
@@ -119,7 +125,7 @@ class Known:
     num, cat : bool Tensor [B, d_num] and [B, d_cat]
         True where the cell is known.
     rounds, repeated : int, tuple of two floats
-        As in `Guide`; each step is taken once unless told.
+        As in `InpaintConfig`; each step is taken once unless told.
     believe : bool
         Whether to collect beliefs.
     """
@@ -135,53 +141,55 @@ class Known:
 class _Held:
     """A way on which known cells are kept; states end with their e and the beliefs."""
 
-    def __init__(self, way: Way, known: Known) -> None:
-        self.way, self.known = way, known
+    def __init__(self, sampler: Sampler, known: Known) -> None:
+        self.sampler, self.known = sampler, known
         self.first = torch.zeros((), dtype=torch.long, device=known.num.device)
-        self.counts = torch.tensor(_counts(way), device=known.num.device)[:, None]
+        self.counts = torch.tensor(_counts(sampler), device=known.num.device)[:, None]
 
     def start(self, n: int, noise: Noise) -> State:
-        *state, room = self.way.start(n, noise)
+        *state, room = self.sampler.start(n, noise)
         if self.known.believe:
-            room = room.new_zeros(n, self.way.n_slots)
-        tilt = self.way.tilt(self.known.batch)
-        return *self._hold((*state, room), tilt, self.first, noise), *tilt, room
+            room = room.new_zeros(n, self.sampler.n_slots)
+        offset = self.sampler.offset(self.known.batch)
+        return *self._hold((*state, room), offset, self.first, noise), *offset, room
 
     def step(self, state: State, i: Tensor, noise: Noise) -> State:
-        state, tilt, belief = self._split(state)
-        state = self.way.step(state, i, noise)
-        tilt = self.way.tilted(tilt, state, self.known.batch, i)
-        belief = belief + at(self.counts, i).to(belief) * state[-1]
-        return *self._hold(state, tilt, i + 1, noise), *tilt, belief
+        state, offset, class_probs = self._split(state)
+        state = self.sampler.step(state, i, noise)
+        offset = self.sampler.updated_offset(offset, state, self.known.batch, i)
+        class_probs = class_probs + at(self.counts, i).to(class_probs) * state[-1]
+        return *self._hold(state, offset, i + 1, noise), *offset, class_probs
 
-    def again(self, state: State, i: Tensor, noise: Noise) -> State:
-        state, tilt, belief = self._split(state)
-        state = self.way.again(state, i, noise)
-        return *self._hold(state, tilt, i, noise), *tilt, belief
+    def renoise(self, state: State, i: Tensor, noise: Noise) -> State:
+        state, offset, class_probs = self._split(state)
+        state = self.sampler.renoise(state, i, noise)
+        return *self._hold(state, offset, i, noise), *offset, class_probs
 
     def finish(self, state: State, noise: Noise) -> Batch:
-        num, cat = self.way.finish(self._split(state)[0], noise)
+        num, cat = self.sampler.finish(self._split(state)[0], noise)
         known = self.known
         return Batch(
             torch.where(known.num, known.batch.num, num),
             torch.where(known.cat, known.batch.cat, cat),
         )
 
-    def _hold(self, state: State, tilt: State, i: Tensor, noise: Noise) -> State:
-        placed = self.way.placed(self.known.batch, tilt, i, noise)
-        return self.way.merged(state, placed, self.known.num, self.known.cat)
+    def _hold(self, state: State, offset: State, i: Tensor, noise: Noise) -> State:
+        noise_known = self.sampler.noise_known(self.known.batch, offset, i, noise)
+        return self.sampler.apply_known(
+            state, noise_known, self.known.num, self.known.cat
+        )
 
     def _split(self, state: State) -> tuple[State, State, Tensor]:
-        own = len(state) - 1 - len(self.way.tilt(self.known.batch))
+        own = len(state) - 1 - len(self.sampler.offset(self.known.batch))
         return state[:own], state[own:-1], state[-1]
 
 
-def _counts(way: Way) -> list[float]:
+def _counts(sampler: Sampler) -> list[float]:
     """Return for every place whether a belief there counts; it does at one at least."""
     low, high = BELIEVED
-    passed = way.levels[: way.n_steps]
+    passed = sampler.levels[: sampler.n_steps]
     nearest = min(passed, key=lambda level: max(low / level, level / high), default=0.0)
-    return [float(low <= level <= high or level == nearest) for level in way.levels]
+    return [float(low <= level <= high or level == nearest) for level in sampler.levels]
 
 
 def _path(
@@ -206,23 +214,23 @@ def _path(
                 yield True, i
 
 
-def way_for_known(backbone: Any) -> Way:
-    """Return the way that rows with known cells go, by `backbone.guided`.
+def inpainting_sampler(backbone: Any) -> Sampler:
+    """Return the way that rows with known cells go, by `backbone.inpaint_config`.
 
     Many of its steps are taken several times, so it has fewer than that of `sample`.
     """
-    if not hasattr(backbone, "way"):
+    if not hasattr(backbone, "sampler"):
         raise UsageError(
-            f"a backbone needs the method way to fill or fix cells, and "
-            f"{type(backbone).__name__} lacks it; see augmask.diffusion.reverse.Way"
+            f"a backbone needs the method sampler to fill or fix cells, and "
+            f"{type(backbone).__name__} lacks it; see augmask.diffusion.sampling.Sampler"
         )
-    steps, solver, *_ = backbone.guided
-    way: Way = backbone.way(steps, solver)
-    return way
+    steps, solver, *_ = backbone.inpaint_config
+    sampler: Sampler = backbone.sampler(steps, solver)
+    return sampler
 
 
 @torch.no_grad()
-def follow(way: Way, n: int, noise: Noise) -> Batch:
+def run_sampler(sampler: Sampler, n: int, noise: Noise) -> Batch:
     """Return `n` rows at the end of the way.
 
     Parameters
@@ -232,12 +240,12 @@ def follow(way: Way, n: int, noise: Noise) -> Batch:
     noise : torch.Generator
         On the device of the backbone.
     """
-    once = _path(way.levels, way.n_steps, 1, (0.0, 0.0))
-    return way.finish(_followed(way, n, noise, once), noise)
+    once = _path(sampler.levels, sampler.n_steps, 1, (0.0, 0.0))
+    return sampler.finish(_followed(sampler, n, noise, once), noise)
 
 
 @torch.no_grad()
-def follow_around(way: Way, noise: Noise, known: Known) -> tuple[Batch, Tensor]:
+def inpaint(sampler: Sampler, noise: Noise, known: Known) -> tuple[Batch, Tensor]:
     """Return rows at the end of the way, and what was believed of categories.
 
     Parameters
@@ -255,14 +263,14 @@ def follow_around(way: Way, noise: Noise, known: Known) -> tuple[Batch, Tensor]:
         Of every level of every category, not negative, to be divided by the sum over
         the levels of a category; [B, 0] unless `known` asks for it.
     """
-    held = _Held(way, known)
-    path = _path(way.levels, way.n_steps, known.rounds, known.repeated)
+    held = _Held(sampler, known)
+    path = _path(sampler.levels, sampler.n_steps, known.rounds, known.repeated)
     state = _followed(held, len(known.num), noise, path)
     return held.finish(state, noise), state[-1]
 
 
 def _followed(
-    taken: Way | _Held, n: int, noise: Noise, path: Iterable[tuple[bool, int]]
+    taken: Sampler | _Held, n: int, noise: Noise, path: Iterable[tuple[bool, int]]
 ) -> State:
     """Return the state before the last step."""
     # the state stays in place, so that a recorded step finds it
@@ -275,7 +283,9 @@ def _followed(
 
     moves = {
         True: recorded(lambda: write(taken.step(state, i, noise)), noise, "sampling"),
-        False: recorded(lambda: write(taken.again(state, i, noise)), noise, "sampling"),
+        False: recorded(
+            lambda: write(taken.renoise(state, i, noise)), noise, "sampling"
+        ),
     }
     for down, place in path:
         i.fill_(place)
@@ -297,12 +307,12 @@ def at(table: Tensor, i: Tensor) -> Tensor:
     return table.index_select(0, i.reshape(1))
 
 
-def believed(p: Tensor, ragged: Ragged, room: Tensor) -> Tensor:
+def emitted_probs(p: Tensor, ragged: Ragged, room: Tensor) -> Tensor:
     """Return probabilities of all levels that can be emitted, if there is room."""
     return p.index_select(1, ragged.emitted) if room.shape[1] else room
 
 
-def corrected(tilt: Tensor, clean: Tensor, denoised: Tensor, sigma: Tensor) -> Tensor:
+def corrected(offset: Tensor, clean: Tensor, denoised: Tensor, sigma: Tensor) -> Tensor:
     """Return e, moved so that what is denoised comes nearer to what is known.
 
     A cell of variance one is denoised to (x + σ e) / (1 + σ²), so e would have to move
@@ -310,4 +320,4 @@ def corrected(tilt: Tensor, clean: Tensor, denoised: Tensor, sigma: Tensor) -> T
     may say the same again, so it moves by a part of that.
     """
     move = GAIN * (1 + sigma.square()) / sigma * (clean - denoised)
-    return (tilt + move).clamp(-FARTHEST, FARTHEST)
+    return (offset + move).clamp(-FARTHEST, FARTHEST)

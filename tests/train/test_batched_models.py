@@ -8,9 +8,9 @@ from tests.train.trainers import trainer
 
 from augmask.diffusion import BACKBONES, tokens
 from augmask.errors import TrainingDiverged
-from augmask.train import stack
-from augmask.train.loop import train, train_together
-from augmask.train.stack import Stack, alike
+from augmask.train import batched_models as stack
+from augmask.train.batched_models import Stack, alike
+from augmask.train.loop import train, train_many
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_each_of_a_stack_is_what_it_is_alone(table, stack_anywhere, backbone, ne
     alone = [trainer(table, backbone, seed, **network) for seed in range(3)]
     expected = [train(t) for t in alone]
     others = [trainer(table, backbone, seed, **network) for seed in range(3)]
-    found = train_together(others)
+    found = train_many(others)
     for mine, theirs, a, b in zip(alone, others, expected, found, strict=True):
         for left, right in zip(a.history, b.history, strict=True):
             assert left["loss"] == pytest.approx(right["loss"], rel=1e-4)
@@ -87,7 +87,7 @@ def test_one_that_breaks_for_good_does_not_stop_the_others(table, stack_anywhere
     bad, good = trainer(table, "tabddpm", 0), trainer(table, "tabddpm", 1)
     with torch.no_grad():
         bad.flat.weights[:] = torch.nan
-    found = train_together([bad, good])
+    found = train_many([bad, good])
     assert isinstance(found[0], TrainingDiverged)
     alone = train(trainer(table, "tabddpm", 1))
     assert found[1].history[-1]["loss"] == pytest.approx(alone.history[-1]["loss"])
@@ -101,7 +101,7 @@ def test_where_no_stack_works_models_take_turns_and_that_is_told(
 
     monkeypatch.setattr(stack, "vmap", refuses)
     expected = [train(trainer(table, "cdtd", s)).history[-1]["loss"] for s in range(2)]
-    found = train_together([trainer(table, "cdtd", seed) for seed in range(2)])
+    found = train_many([trainer(table, "cdtd", seed) for seed in range(2)])
     assert [run.history[-1]["loss"] for run in found] == expected
     (record,) = caplog.records
     assert record.getMessage() == (
@@ -123,15 +123,15 @@ def test_only_models_of_one_make_are_stacked(table, make_table):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("fuse", ["never", "always"])
+@pytest.mark.parametrize("compile", ["never", "always"])
 @pytest.mark.parametrize("backbone", list(BACKBONES))
 def test_on_a_gpu_they_are_stacked_and_what_they_are_alone(
     table, backbone, fuse, caplog
 ):
-    kinds = {"device": "cuda", "fuse": "never"}
+    kinds = {"device": "cuda", "compile": "never"}
     alone = [train(trainer(table, backbone, s, **kinds)) for s in range(3)]
-    kinds["fuse"] = fuse
-    found = train_together([trainer(table, backbone, s, **kinds) for s in range(3)])
+    kinds["compile"] = fuse
+    found = train_many([trainer(table, backbone, s, **kinds) for s in range(3)])
     for a, b in zip(alone, found, strict=True):
         for left, right in zip(a.history, b.history, strict=True):
             assert left["loss"] == pytest.approx(right["loss"], rel=0.02)

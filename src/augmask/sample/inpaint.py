@@ -50,7 +50,7 @@ with two equal tails of 20 draws, and the variance that of completed columns):
 
 Longer trained, on cells that another seed had removed, half of the way left completed
 columns of Adult MAR .945 of their variance and covered .923 in Beijing MCAR; two thirds
-.956 and .927, three quarters .961 and .929. Two thirds is what `between` takes.
+.956 and .927, three quarters .961 and .929. Two thirds is what `interpolated_variance` takes.
 
 These are trials, whose scripts were not kept, and settings were chosen on these very
 cells; docs/impute.md has fresh ones, and the command that gives them.
@@ -64,22 +64,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from augmask.device import fast_products
+from augmask.device import fast_matmul
 from augmask.diffusion.base import Backbone, Batch
-from augmask.diffusion.reverse import Known, Way, follow_around, way_for_known
-from augmask.table.carrier import BoolArray, CodeArray, FloatArray
+from augmask.diffusion.sampling import Known, Sampler, inpaint, inpainting_sampler
+from augmask.table.table import BoolArray, CodeArray, FloatArray
 
 
 class Completed(NamedTuple):
     """Rows without unknown cells, and what the network took categories to be.
 
-    `belief` [n, S] has a weight for every level of every category, not divided by the
+    `class_probs` [n, S] has a weight for every level of every category, not divided by the
     sum over a category's levels; [n, 0] if it was not asked for.
     """
 
     num: FloatArray
     cat: CodeArray
-    belief: npt.NDArray[np.float32]
+    class_probs: npt.NDArray[np.float32]
 
 
 def complete_rows(
@@ -88,7 +88,7 @@ def complete_rows(
     cat: CodeArray,
     known: BoolArray,
     generator: torch.Generator,
-    way: Way | None = None,
+    sampler: Sampler | None = None,
     rounds: int | None = None,
     believe: bool = False,
 ) -> Completed:
@@ -106,7 +106,7 @@ def complete_rows(
     way : Way, optional
         Instead of the one for known cells.
     rounds : int, optional
-        How often each step at a middle level is taken, if not as `guided` says.
+        How often each step at a middle level is taken, if not as `inpaint_config` says.
     believe : bool
         Whether to collect beliefs.
     """
@@ -117,8 +117,8 @@ def complete_rows(
         torch.as_tensor(num, dtype=dtype, device=device),
         torch.as_tensor(cat, dtype=torch.long, device=device),
     )
-    way = way or way_for_known(backbone)
-    guide = cast(Any, backbone).guided
+    sampler = sampler or inpainting_sampler(backbone)
+    guide = cast(Any, backbone).inpaint_config
     cells = Known(
         batch,
         mask[:, :n_num],
@@ -127,10 +127,10 @@ def complete_rows(
         guide.repeated,
         believe,
     )
-    with fast_products(device):
-        rows, belief = follow_around(way, generator, cells)
+    with fast_matmul(device):
+        rows, class_probs = inpaint(sampler, generator, cells)
     return Completed(
         rows.num.double().cpu().numpy(),
         rows.cat.int().cpu().numpy(),
-        belief.float().cpu().numpy(),
+        class_probs.float().cpu().numpy(),
     )

@@ -27,10 +27,10 @@ import augmask
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.base import Augmenter
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
-from augmask_bench.arrays import Arrays, read_arrays, write_arrays
 from augmask.errors import NotFittedError, UsageError
+from augmask.table.table import Table
+from augmask_bench.arrays import Arrays, read_arrays, write_arrays
 from augmask_bench.peers import why_not
-from augmask.table.carrier import Table
 
 if TYPE_CHECKING:
     from augmask.progress import Progress

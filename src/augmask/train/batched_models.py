@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from augmask.diffusion.base import Batch
-from augmask.diffusion.fuse import fused
-from augmask.diffusion.noise import Asked, Noted, Tape, drawn
-from augmask.diffusion.replay import Replay, reason
-from augmask.train.adam import Adam
+from augmask.diffusion.compiled import fused
+from augmask.diffusion.cuda_graph import CudaGraph, reason
+from augmask.diffusion.noise import DrawSpec, RecordingRNG, ReplayRNG, drawn
 from augmask.train.average import WeightAverage
 from augmask.train.data import place
-from augmask.train.flat import Flat
-from augmask.train.lane import Lane
+from augmask.train.flat_params import Flat
+from augmask.train.fused_adam import Adam
+from augmask.train.streams import Lane
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
@@ -97,10 +97,10 @@ class _Loss(nn.Module):
         return self._trainer[0].loss(noise, batch, counted, done)[0]
 
 
-def _noted(trainer: Trainer) -> list[Asked]:
+def _noted(trainer: Trainer) -> list[DrawSpec]:
     """Return what a step draws, from a trial that leaves no trace."""
-    noted = Noted(torch.Generator(trainer.device))
-    batch, counted = trainer.data.at(torch.zeros(trainer.settings.batch).long())
+    noted = RecordingRNG(torch.Generator(trainer.device))
+    batch, counted = trainer.data.at(torch.zeros(trainer.settings.batch_size).long())
     with torch.no_grad():
         trainer.loss(noted, batch, counted, torch.zeros((), device=trainer.device))
     return noted.asked
@@ -139,7 +139,7 @@ class Stack:
             self._losses = fused(self._all_losses)
         self._advance = self._compute
         if first.device.type == "cuda":
-            self._advance = Replay(self._compute, self._noise, "training")
+            self._advance = CudaGraph(self._compute, self._noise, "training")
         self._started = False
         self._rows = {id(trainer): row for row, trainer in enumerate(trainers)}
         self.members = list(trainers)
@@ -170,7 +170,7 @@ class Stack:
         values: list[Tensor],
     ) -> Tensor:
         named = {f"backbone.{k}": v for k, v in (weights | buffers).items()}
-        given = (Tape(values), batch, counted, self._done)
+        given = (ReplayRNG(values), batch, counted, self._done)
         loss: Tensor = functional_call(self._first, named, given)
         return loss
 
@@ -223,7 +223,7 @@ class Stack:
         place([trainer.data for trainer in self.members])
         pace = self.members[0].pace
         self._done.fill_(pace.done)
-        self._adam.set(pace.rate, pace.pull)
+        self._adam.set(pace.rate, pace.ema_weight)
         if self._started:
             self._advance()
             return

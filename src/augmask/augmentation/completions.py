@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augmask.errors import UsageError
-from augmask.table.carrier import BoolArray, Table
+from augmask.table.table import BoolArray, Table
 
 if TYPE_CHECKING:
     from augmask.augmentation.base import Augmenter
@@ -30,7 +30,7 @@ FORMS = "'one', 'cycle:K', 'anchor:K:RHO' or 'stack:K', for example 'stack:4'"
 
 
 @dataclass(frozen=True)
-class Draws:
+class CompletionPlan:
     """A policy of draws.
 
     Parameters
@@ -43,9 +43,9 @@ class Draws:
 
     Examples
     --------
-    >>> Draws.parse("anchor:30:0.8")
-    Draws(kind='anchor', k=30, rho=0.8)
-    >>> str(Draws.parse("stack:4")), Draws.parse("anchor:30:0.8").n_draws
+    >>> CompletionPlan.parse("anchor:30:0.8")
+    CompletionPlan(kind='anchor', k=30, rho=0.8)
+    >>> str(CompletionPlan.parse("stack:4")), CompletionPlan.parse("anchor:30:0.8").n_draws
     ('stack:4', 31)
     """
 
@@ -62,12 +62,12 @@ class Draws:
         )
         if wrong:
             raise UsageError(
-                f"draws must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
+                f"completions must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
                 f"got kind={self.kind!r}, k={self.k}, rho={self.rho}"
             )
 
     @classmethod
-    def parse(cls, text: str) -> Draws:
+    def parse(cls, text: str) -> CompletionPlan:
         """Read a policy from its name."""
         kind, *numbers = text.split(":")
         expected = {"one": 0, "cycle": 1, "anchor": 2, "stack": 1}
@@ -77,7 +77,7 @@ class Draws:
             k = int(numbers[0]) if numbers else 1
             rho = float(numbers[1]) if len(numbers) > 1 else 1.0
         except (KeyError, ValueError):
-            raise UsageError(f"draws must be {FORMS}; got {text!r}") from None
+            raise UsageError(f"completions must be {FORMS}; got {text!r}") from None
         return cls(cast(Kind, kind), k, rho)
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Draws:
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> [Draws.parse("cycle:3").draw_of_epoch(epoch, rng) for epoch in range(4)]
+        >>> [CompletionPlan.parse("cycle:3").draw_of_epoch(epoch, rng) for epoch in range(4)]
         [0, 1, 2, 0]
         """
         if self.kind == "stack":
@@ -132,7 +132,7 @@ class Completions:
     table: Table
     num_fill: npt.NDArray[np.float32]
     cat_fill: npt.NDArray[np.int32]
-    policy: Draws
+    policy: CompletionPlan
 
     @property
     def n_draws(self) -> int:
@@ -147,7 +147,7 @@ class Completions:
         return self.table.filled(num, cat)
 
     def draw_of_epoch(self, epoch: int, rng: np.random.Generator) -> int | None:
-        """Return the policy's choice for `epoch`; see `Draws.draw_of_epoch`."""
+        """Return the policy's choice for `epoch`; see `CompletionPlan.draw_of_epoch`."""
         return self.policy.draw_of_epoch(epoch, rng)
 
 
@@ -198,7 +198,7 @@ def _take_holes(
 def complete(
     augmenter: Augmenter,
     table: Table,
-    policy: Draws,
+    policy: CompletionPlan,
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Completions:
@@ -211,7 +211,7 @@ def complete(
     Examples
     --------
     >>> from augmask.augmentation.marginal import Ecdf
-    >>> from augmask.table.carrier import Layout
+    >>> from augmask.table.table import Layout
     >>> table = Table(
     ...     np.array([[1.0], [2.0], [0.0]]),
     ...     np.zeros((3, 0), dtype=int),
@@ -219,13 +219,13 @@ def complete(
     ...     Layout(("a",), (), ()),
     ... )
     >>> rng = np.random.default_rng(0)
-    >>> drawn = complete(Ecdf(), table, Draws.parse("stack:4"), rng)
+    >>> drawn = complete(Ecdf(), table, CompletionPlan.parse("stack:4"), rng)
     >>> drawn.n_draws, drawn.num_fill.shape, drawn.completion(3).num.shape
     (4, (4, 1), (3, 1))
     """
     augmenter.fit(table, rng, progress)
     if table.observed.all() or not getattr(augmenter, "stochastic", True):
-        policy = Draws("one")
+        policy = CompletionPlan("one")
     k = policy.n_draws
     n_num = np.count_nonzero(~table.num_observed)
     n_cat = np.count_nonzero(~table.cat_observed)

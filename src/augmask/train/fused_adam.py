@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from augmask.config import Settings
-from augmask.diffusion.fuse import fused
-from augmask.diffusion.replay import reason
+from augmask.diffusion.compiled import fused
+from augmask.diffusion.cuda_graph import reason
 from augmask.train.average import WeightAverage
 
 log = logging.getLogger("augmask")
@@ -29,7 +29,7 @@ def move(
     memory: dict[str, Tensor],
     average: Tensor,
     rate: Tensor,
-    pull: Tensor,
+    ema_weight: Tensor,
     beta2: float,
 ) -> None:
     """Move weights against the gradient, and the average towards them, in place."""
@@ -39,7 +39,7 @@ def move(
     second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
     size = rate / (1 - BETA1**count)
     weights.sub_(size * first / ((second / (1 - beta2**count)).sqrt() + EPS))
-    average.lerp_(weights, pull)
+    average.lerp_(weights, ema_weight)
 
 
 class Adam:
@@ -71,7 +71,7 @@ class Adam:
         }
         # a recorded step reads both where they lie
         self.rate = torch.zeros((), device=device)
-        self.pull = torch.zeros((), device=device)
+        self.ema_weight = torch.zeros((), device=device)
         on_gpu = device.type == "cuda"
         self._move = fused(move) if on_gpu and settings.compiled("cuda") else None
         self._torch = torch.optim.AdamW(
@@ -85,10 +85,10 @@ class Adam:
         )
         self._torch.state[weights] = self.memory
 
-    def set(self, rate: float, pull: float) -> None:
+    def set(self, rate: float, ema_weight: float) -> None:
         """Set the learning rate and the share of the pull for the coming step."""
         self.rate.fill_(rate)
-        self.pull.fill_(pull)
+        self.ema_weight.fill_(ema_weight)
         if self._weights.device.type != "cuda":
             self._torch.param_groups[0]["lr"] = rate
 
@@ -103,7 +103,7 @@ class Adam:
                     self.memory,
                     self._average.weights,
                     self.rate,
-                    self.pull,
+                    self.ema_weight,
                     self._beta2,
                 )
                 return
@@ -112,4 +112,4 @@ class Adam:
                 log.warning("weights move by torch's own kernels: %s", reason(error))
                 self._move = None
         self._torch.step()
-        self._average.update(self.pull)
+        self._average.update(self.ema_weight)

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
-from augmask.evaluation.copying import of_rows, wilson
 from augmask.evaluation.gower import Points
+from augmask.evaluation.privacy_attacks import of_rows, wilson
 
 
 def line(*x):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.rules import RULES
+from tests.augmenters import RULES
 
 from augmask.augmentation import AUGMENTERS
-from augmask.augmentation.draws import Draws, complete
-from augmask_bench.fills import SharedFill, bent
+from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.errors import UsageError
+from augmask_bench.augmentation_cache import SharedFill, bent
 
 
 def completions(rule, table, draws="stack:3"):
-    made = complete(rule, table, Draws.parse(draws), np.random.default_rng(5))
+    made = complete(rule, table, CompletionPlan.parse(draws), np.random.default_rng(5))
     return made.num_fill, made.cat_fill
 
 

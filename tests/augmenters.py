@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from augmask.augmentation import every_augmenter
-from augmask_bench.fills import rule_lacks
+from augmask_bench.augmentation_cache import rule_lacks
 
 
 def _parameter(name: str):

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import AugMaskWarning, DataError, UsageError
-from augmask.table.carrier import BoolArray
 from augmask.table.schema import Column, Schema
+from augmask.table.table import BoolArray
 from augmask.table.where import learned_column
 from augmask.table.where_text import Name, read_comparisons
 
@@ -166,7 +166,7 @@ class Predicate:
         return {"own": self.text}
 
 
-Rule = Order | Combination | Predicate
+Constraint = Order | Combination | Predicate
 
 
 def _read_order(text: str, schema: Schema) -> Order:
@@ -211,7 +211,7 @@ def _read_combination(names: Sequence[Any], schema: Schema) -> Combination:
     return Combination(text, tuple(column.label for column in columns))
 
 
-def read_rules(rules: Any, schema: Schema) -> tuple[Rule, ...]:
+def read_constraints(constraints: Any, schema: Schema) -> tuple[Constraint, ...]:
     """Return rules in their normal form, checked against a schema.
 
     Parameters
@@ -225,35 +225,35 @@ def read_rules(rules: Any, schema: Schema) -> tuple[Rule, ...]:
     --------
     >>> from augmask.table.infer import infer_schema
     >>> frame = pd.DataFrame({"a": [*range(20)] * 3, "b": [*range(1, 21)] * 3})
-    >>> (rule,) = read_rules("a <= b", infer_schema(frame))
-    >>> rule.holds(pd.DataFrame({"a": [1, 5, None], "b": [2, 4, 1]})).tolist()
+    >>> (constraint,) = read_constraints("a <= b", infer_schema(frame))
+    >>> constraint.holds(pd.DataFrame({"a": [1, 5, None], "b": [2, 4, 1]})).tolist()
     [True, False, True]
     """
-    if rules is None:
+    if constraints is None:
         return ()
-    if isinstance(rules, str) or callable(rules):
-        rules = [rules]
-    if isinstance(rules, Mapping) or not isinstance(rules, Sequence):
-        raise UsageError(f"rules must be a list, got {type(rules).__name__}")
-    found: list[Rule] = []
-    for rule in rules:
-        if isinstance(rule, str):
-            found.append(_read_order(rule, schema))
-        elif isinstance(rule, list | tuple):
-            found.append(_read_combination(rule, schema))
-        elif callable(rule):
-            found.append(Predicate(rule))
+    if isinstance(constraints, str) or callable(constraints):
+        constraints = [constraints]
+    if isinstance(constraints, Mapping) or not isinstance(constraints, Sequence):
+        raise UsageError(f"rules must be a list, got {type(constraints).__name__}")
+    found: list[Constraint] = []
+    for constraint in constraints:
+        if isinstance(constraint, str):
+            found.append(_read_order(constraint, schema))
+        elif isinstance(constraint, list | tuple):
+            found.append(_read_combination(constraint, schema))
+        elif callable(constraint):
+            found.append(Predicate(constraint))
         else:
             raise UsageError(
                 "a rule is a text, a list of column names or a function, got "
-                f"{type(rule).__name__}"
+                f"{type(constraint).__name__}"
             )
     return tuple(found)
 
 
-def learn_rules(
-    rules: tuple[Rule, ...], rows: pd.DataFrame, known: BoolArray
-) -> tuple[Rule, ...]:
+def learn_constraints(
+    constraints: tuple[Constraint, ...], rows: pd.DataFrame, known: BoolArray
+) -> tuple[Constraint, ...]:
     """Check rules on the known cells of a table; return them with what they learned.
 
     Parameters
@@ -272,29 +272,29 @@ def learn_rules(
     """
     place = {label: j for j, label in enumerate(rows.columns)}
     learned = []
-    for rule in rules:
-        at = [place[label] for label in rule.columns] or list(place.values())
+    for constraint in constraints:
+        at = [place[label] for label in constraint.columns] or list(place.values())
         frame = rows[known[:, at].all(axis=1)].reset_index(drop=True)
         if not len(frame):
             warnings.warn(
-                f"the rule {rule.text} could not be checked: no row has all of its "
+                f"the rule {constraint.text} could not be checked: no row has all of its "
                 "cells",
                 AugMaskWarning,
                 stacklevel=4,
             )
-        elif isinstance(rule, Combination):
-            rule = rule.learned(frame)
+        elif isinstance(constraint, Combination):
+            constraint = constraint.learned(frame)
         else:
-            _check(rule, frame)
-        learned.append(rule)
+            _check(constraint, frame)
+        learned.append(constraint)
     return tuple(learned)
 
 
-def _check(rule: Order | Predicate, frame: pd.DataFrame) -> None:
-    broken = int((~rule.holds(frame)).sum())
+def _check(constraint: Order | Predicate, frame: pd.DataFrame) -> None:
+    broken = int((~constraint.holds(frame)).sum())
     if not broken:
         return
-    share = f"{broken:,} of {len(frame):,} rows break the rule {rule.text}"
+    share = f"{broken:,} of {len(frame):,} rows break the rule {constraint.text}"
     if broken > MOST_BROKEN * len(frame):
         raise DataError(
             f"{share} ({broken / len(frame):.1%}), and at most {MOST_BROKEN:.0%} may; "
@@ -305,34 +305,34 @@ def _check(rule: Order | Predicate, frame: pd.DataFrame) -> None:
     )
 
 
-def stored_rules(
-    rules: tuple[Rule, ...],
+def stored_constraints(
+    constraints: tuple[Constraint, ...],
 ) -> tuple[list[dict[str, Any]], dict[str, npt.NDArray[np.int64]]]:
     """Return rules as JSON-safe contents and arrays, for a model file."""
     arrays = {
-        str(i): rule.seen
-        for i, rule in enumerate(rules)
-        if isinstance(rule, Combination) and rule.seen is not None
+        str(i): constraint.seen
+        for i, constraint in enumerate(constraints)
+        if isinstance(constraint, Combination) and constraint.seen is not None
     }
-    return [rule.to_dict() for rule in rules], arrays
+    return [constraint.to_dict() for constraint in constraints], arrays
 
 
-def restored_rules(
+def restored_constraints(
     stored: Sequence[Mapping[str, Any]],
     arrays: Mapping[str, npt.NDArray[np.int64]],
     schema: Schema,
     own: Sequence[Callable[[pd.DataFrame], Any]],
-) -> tuple[Rule, ...]:
-    """Rebuild from `stored_rules`; functions are taken from `own`, by name."""
+) -> tuple[Constraint, ...]:
+    """Rebuild from `stored_constraints`; functions are taken from `own`, by name."""
     given = {Predicate(function).text: function for function in own}
-    rules: list[Rule] = []
+    constraints: list[Constraint] = []
     for i, facts in enumerate(stored):
         if "own" in facts:
-            rules.append(Predicate(given[facts["own"]]))
+            constraints.append(Predicate(given[facts["own"]]))
         elif "order" in facts:
-            rules.append(_read_order(facts["order"], schema))
+            constraints.append(_read_order(facts["order"], schema))
         else:
-            rule = _read_combination(facts["combination"], schema)
+            constraint = _read_combination(facts["combination"], schema)
             levels = tuple(tuple(found) for found in facts["levels"])
             seen = arrays.get(str(i))
             sizes = [len(found) for found in levels]
@@ -341,11 +341,13 @@ def restored_rules(
                 or (
                     seen.ndim == 2
                     and seen.dtype.kind in "iu"
-                    and seen.shape[1] == len(sizes) == len(rule.columns)
+                    and seen.shape[1] == len(sizes) == len(constraint.columns)
                     and (seen >= 0).all()
                     and (seen < sizes).all()
                 )
             ):
-                raise ValueError(f"the stored rule {rule.text} does not fit its levels")
-            rules.append(replace(rule, levels=levels, seen=seen))
-    return tuple(rules)
+                raise ValueError(
+                    f"the stored rule {constraint.text} does not fit its levels"
+                )
+            constraints.append(replace(constraint, levels=levels, seen=seen))
+    return tuple(constraints)

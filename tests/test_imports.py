@@ -16,7 +16,7 @@ ROOT = Path(augmask.__file__).parent
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
     ["errors", "rng", "versions"],
-    ["progress", "files", "notebook", "plugins", "values"],
+    ["progress", "files", "notebook", "plugins", "validation"],
     ["table"],
     ["missing"],
     ["augmentation"],

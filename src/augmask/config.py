@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from augmask.augmentation.completions import CompletionPlan
 from augmask.errors import UsageError, did_you_mean
-from augmask.values import ValueKind
+from augmask.validation import ValueSpec
 
 # The paper's names: the rule that fills holes, and the cells that the loss counts.
 STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
@@ -147,7 +147,7 @@ class Settings:
 
 
 def read_settings(
-    texts: Mapping[str, str], network: Mapping[str, ValueKind] | None
+    texts: Mapping[str, str], network: Mapping[str, ValueSpec] | None
 ) -> dict[str, Any]:
     """Return settings that were written as text, each as what it may be.
 
@@ -160,7 +160,7 @@ def read_settings(
 
     Examples
     --------
-    >>> read_settings({"lr": "1", "anneal": "no"}, {"anneal": ValueKind(bool)})
+    >>> read_settings({"lr": "1", "anneal": "no"}, {"anneal": ValueSpec(bool)})
     {'lr': 1.0, 'anneal': False}
     """
     own = _kinds()
@@ -171,13 +171,13 @@ def read_settings(
 
 
 @cache
-def _kinds() -> dict[str, ValueKind]:
+def _kinds() -> dict[str, ValueSpec]:
     """Return the plain settings and what each may be."""
     found = {}
     for each in dataclasses.fields(Settings):
         if each.name == "network":
             continue
-        kind = ValueKind(TYPES[str(each.type)], CHOICES.get(each.name, ()))
+        kind = ValueSpec(TYPES[str(each.type)], CHOICES.get(each.name, ()))
         if kind.plain in (int, float):
             may_be_zero = each.name in MAY_BE_ZERO
             kind = dataclasses.replace(
@@ -191,6 +191,6 @@ def _kinds() -> dict[str, ValueKind]:
     return found
 
 
-def _kind_in(network: Collection[str] | None, name: str) -> ValueKind:
+def _kind_in(network: Collection[str] | None, name: str) -> ValueSpec:
     known = network if isinstance(network, Mapping) else {}
-    return known.get(name) or ValueKind()
+    return known.get(name) or ValueSpec()

@@ -11,7 +11,7 @@ from augmask.config import Settings, read_settings
 from augmask.diffusion import BACKBONES, keywords_of
 from augmask.errors import UsageError
 from augmask.presets import OWN
-from augmask.values import ValueKind
+from augmask.validation import ValueSpec
 
 if TYPE_CHECKING:
     from nowhere import Layout
@@ -79,10 +79,10 @@ def test_what_no_network_can_have_is_refused(backbone, name, text):
 
 def test_the_annotations_of_a_users_backbone_count():
     assert keywords_of(Own) == {
-        "width": ValueKind(int),
-        "bias": ValueKind(bool),
-        "mode": ValueKind(None, ("fast", "slow")),
-        "other": ValueKind(),
+        "width": ValueSpec(int),
+        "bias": ValueSpec(bool),
+        "mode": ValueSpec(None, ("fast", "slow")),
+        "other": ValueSpec(),
     }
     texts = {"width": "-7", "bias": "no", "mode": "slow", "other": "3"}
     options = read_settings(texts, keywords_of(Own))
@@ -95,7 +95,7 @@ def test_the_annotations_of_a_users_backbone_count():
 def test_a_partial_has_the_annotations_of_what_it_calls():
     kinds = keywords_of(functools.partial(Own, width=9))
     assert kinds is not None
-    assert kinds["bias"] == ValueKind(bool)
+    assert kinds["bias"] == ValueSpec(bool)
 
 
 def test_a_backbone_that_takes_any_keyword_takes_what_can_be_stored():

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_origin, get_type_hints
 
 from augmask.errors import UsageError, did_you_mean
-from augmask.values import Misfit, ValueKind, value_kind
+from augmask.validation import Misfit, ValueSpec, value_kind
 
 
 def _bare(kind: Any) -> Any:
@@ -22,7 +22,7 @@ def _bare(kind: Any) -> Any:
     return next(part for part in parts if part is not type(None))
 
 
-def _bounded(kind: Any) -> ValueKind:
+def _bounded(kind: Any) -> ValueSpec:
     """Return what a setting that is no list may be."""
     found = value_kind(kind)
     if found.choices:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from augmask.diffusion.keywords import signature_kinds
 from augmask.errors import UsageError, did_you_mean
-from augmask.values import ValueKind
+from augmask.validation import ValueSpec
 
 if TYPE_CHECKING:
     from augmask.diffusion.base import Backbone
@@ -72,7 +72,7 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
     )
 
 
-def keywords_of(backbone: Any) -> dict[str, ValueKind] | None:
+def keywords_of(backbone: Any) -> dict[str, ValueSpec] | None:
     """Return what the backbone can be built with, and what each may be; None for any.
 
     Examples

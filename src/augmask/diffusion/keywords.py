@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-from augmask.values import ValueKind, value_kind
+from augmask.validation import ValueSpec, value_kind
 
 # A hidden layer of 16,384 units has a GiB of weights.
 MOST = {
@@ -29,7 +29,7 @@ LEAST = {"time_width": 2}
 ABOVE_ZERO = ("low_noise",)
 
 
-def _bounded(name: str, kind: ValueKind) -> ValueKind:
+def _bounded(name: str, kind: ValueSpec) -> ValueSpec:
     """Return the kind of a keyword of one of our own backbones."""
     if kind.plain is int:
         most = MOST.get(name, MOST_OTHERS)
@@ -61,7 +61,7 @@ def _meaning(annotation: Any, names: dict[str, Any]) -> Any:
 
 def signature_kinds(
     built: Callable[..., Any], own: bool
-) -> dict[str, ValueKind] | None:
+) -> dict[str, ValueSpec] | None:
     """Return the keywords after the layout and what each may be; None for any.
 
     Parameters

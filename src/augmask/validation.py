@@ -28,7 +28,7 @@ class Misfit(Exception):
 
 
 @dataclass(frozen=True)
-class ValueKind:
+class ValueSpec:
     """The values that one setting may have.
 
     Parameters
@@ -44,14 +44,14 @@ class ValueKind:
 
     Examples
     --------
-    >>> width = ValueKind(int, lowest=1, highest=100)
+    >>> width = ValueSpec(int, lowest=1, highest=100)
     >>> width.checked("width", width.read("32"))
     32
     >>> width.checked("width", width.read("-1"))
     Traceback (most recent call last):
     augmask.errors.UsageError: width must be a whole number of at least 1 and at most \
 100, got -1
-    >>> ValueKind(bool).read("false")
+    >>> ValueSpec(bool).read("false")
     False
     """
 
@@ -159,7 +159,7 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def value_kind(annotation: Any) -> ValueKind:
+def value_kind(annotation: Any) -> ValueSpec:
     """Return what an annotation says of a value; anything where it says little.
 
     Examples
@@ -173,7 +173,7 @@ def value_kind(annotation: Any) -> ValueKind:
         optional = len(parts) < len(get_args(annotation))
         annotation = parts[0] if len(parts) == 1 else None
     if get_origin(annotation) is Literal:
-        return ValueKind(None, get_args(annotation), optional)
+        return ValueSpec(None, get_args(annotation), optional)
     if annotation in (int, float, bool, str):
-        return ValueKind(annotation, (), optional)
-    return ValueKind()
+        return ValueSpec(annotation, (), optional)
+    return ValueSpec()

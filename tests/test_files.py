@@ -141,7 +141,7 @@ def test_what_is_not_finished_has_a_name_that_no_reader_takes(tmp_path):
 
 WRITER = """
 import sys, time
-from augmask.console import ending_in_order
+from augmask.cli.terminal import ending_in_order
 from augmask.files import written_whole
 with ending_in_order(), written_whole("rows.csv") as part:
     part.write_text("half")

@@ -56,7 +56,7 @@ SCORES = [
         rows(lambda f: f[:0]),
     ),
     Bad(
-        "holes in synthetic",
+        "missing values in synthetic rows",
         BAD_DATA,
         SCORE,
         ("'weight'", "3 holes", "augmask sample"),

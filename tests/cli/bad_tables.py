@@ -217,8 +217,8 @@ SCHEMAS = [
         "a number of many digits as a code",
         BAD_DATA,
         FIT_SCHEMA,
-        ("holes", "'age'"),
-        schema(f"[columns.age]\nholes = [0x{'f' * 9_000}]\n"),
+        ("na_values", "'age'"),
+        schema(f"[columns.age]\nna_values = [0x{'f' * 9_000}]\n"),
     ),
     Bad(
         "schema in latin-1",

@@ -54,7 +54,7 @@ def run_cli(monkeypatch, capsys) -> RunCli:
 
 
 def make_frame(n: int = 60) -> pd.DataFrame:
-    """Return a table with holes in a whole number, a decimal, a word and a flag."""
+    """Return a table with missing integers, decimals, words and booleans."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {

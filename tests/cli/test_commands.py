@@ -219,7 +219,7 @@ def test_what_nobody_foresaw_is_one_sentence_too(debug, desk, run_cli, monkeypat
     assert told.code == 1
     assert ("Traceback" in told.err) is bool(debug)
     last = told.err.splitlines()[-1]
-    assert last.startswith("augmask: ZeroDivisionError: division by zero; ")
+    assert last.startswith("augmask: internal error (ZeroDivisionError: division by zero)")
     assert "--debug" in last
     assert bool(debug) or told.err.splitlines() == [last]
 
@@ -277,7 +277,7 @@ def test_evaluate_shows_numbers_with_references_and_the_worst(desk, run_cli):
 def test_evaluate_obeys_the_schema_and_the_subsample(desk, run_cli):
     make_frame(200).fillna({"age": -9}).to_csv("t.csv", index=False)
     make_frame(600).dropna().to_csv("s.csv", index=False)
-    Path("s.toml").write_text('[columns."age"]\nholes = [-9]\n')
+    Path("s.toml").write_text('[columns."age"]\nna_values = [-9]\n')
     made = run_cli(
         *("evaluate", "t.csv", "s.csv", "--schema", "s.toml"),
         *("--subsample", 100, "--json"),

@@ -49,7 +49,7 @@ def test_as_one_document(desk, run_cli):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("real.csv", "synthetic.csv", "--out", "p.csv"), 2, "*.html"),
+        (("real.csv", "synthetic.csv", "--out", "p.csv"), 2, ".html"),
         (("real.csv", "absent.csv", "--out", "p.html"), 3, "absent.csv"),
         (("real.csv", "synthetic.csv", "--out", "no/p.html"), 3, "no directory"),
     ],

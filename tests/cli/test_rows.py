@@ -31,7 +31,7 @@ def test_sample_where(desk, run_cli, good_model):
     assert not rows.isna().any().any()
 
 
-def test_sample_with_learned_holes(desk, run_cli, good_model):
+def test_sample_with_learned_missingness(desk, run_cli, good_model):
     result = run_cli(
         *("sample", good_model, "-n", 2000, "--out", "rows.csv", "--missing", "learned")
     )
@@ -59,18 +59,18 @@ def test_a_rule_given_to_fit_is_kept_by_samples(desk, run_cli):
 @pytest.mark.parametrize("draws", [1, 3])
 def test_impute(desk, run_cli, good_model, draws):
     frame = make_frame()
-    frame.to_csv("holed.csv", index=False)
+    frame.to_csv("incomplete.csv", index=False)
     result = run_cli(
-        *("impute", good_model, "holed.csv", "--out", "full.csv"),
+        *("impute", good_model, "incomplete.csv", "--out", "full.csv"),
         *("--n-draws", draws, "--json"),
     )
     assert result.code == 0, result.err
     facts = json.loads(result.out)
     assert facts["rows"] == draws * len(frame)
-    assert facts["filled"] == int(frame.isna().sum().sum())
+    assert facts["imputed"] == int(frame.isna().sum().sum())
     full = pd.read_csv("full.csv")
     assert not full.isna().any().any()
-    again = pd.read_csv("holed.csv")
+    again = pd.read_csv("incomplete.csv")
     for k in range(draws):
         part = full.iloc[k * len(frame) : (k + 1) * len(frame)].reset_index(drop=True)
         for name in frame:
@@ -80,11 +80,11 @@ def test_impute(desk, run_cli, good_model, draws):
 
 @pytest.mark.parametrize("draws", [1, 2])
 def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
-    # not what is NaN: codes are filled too, and holes that are values stay
+    # not what is NaN: codes are imputed too, and missing values that are levels stay
     frame = make_frame().assign(packs=[1.0, 2.0, None, 4.0, 5.0, 6.0] * 10)
     frame["weight"] = frame["weight"].fillna(-999)
     frame.to_csv("t.csv", index=False)
-    schema = '[columns.weight]\nholes = [-999]\n[columns.packs]\nhole = "level"\n'
+    schema = '[columns.weight]\nna_values = [-999]\n[columns.packs]\nmissing_as = "level"\n'
     (desk / "s.toml").write_text(schema)
     fitted = run_cli(
         *("fit", "t.csv", "--out", "m.augmask", *TINY, "--schema", "s.toml")
@@ -99,8 +99,8 @@ def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
     filled = int(changed.to_numpy().sum())
     assert filled != before.isna().to_numpy().sum()
     assert (changed["weight"] == (before["weight"] == -999)).all()
-    assert json.loads(result.out)["filled"] == filled
-    assert f" {filled:,} holes filled" in run_cli(*command).out
+    assert json.loads(result.out)["imputed"] == filled
+    assert f" {filled:,} missing values imputed" in run_cli(*command).out
 
 
 @pytest.mark.parametrize("command", ["sample", "impute"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augmask.console import noting, print_json, reporting, say
+from augmask.cli.terminal import collect_warnings, print_json, progress_reporter, print_error
 from augmask.errors import DataError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
 
 def _prepare(runs: Sequence[Run], as_json: bool) -> None:
     """Read every table once: what is wrong with one shows before hours of work."""
-    with noting(as_json):
+    with collect_warnings(as_json):
         for source in dict.fromkeys(run.source for run in runs):
             source.load()
 
@@ -135,7 +135,7 @@ class _Desk:
         self.progress("runs", done, self.total, {})
         if not self.quiet:
             reason = f" ({record['reason']})" if record.get("reason") else ""
-            say(f"{done}/{self.total} {run}: {record['status']}{reason}")
+            print_error(f"{done}/{self.total} {run}: {record['status']}{reason}")
 
     def _check_kept(self, run: Run) -> None:
         from augmask_bench.results import sample_file
@@ -195,7 +195,7 @@ def run(
         _prepare(left, as_json)
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         call = partial(execute, out=folder)
-        with reporting(as_json) as progress:
+        with progress_reporter(as_json) as progress:
             desk = _Desk(folder, len(left), progress, as_json)
             counts = desk.counts
             try:
@@ -267,10 +267,10 @@ def _results(plan_file: Path, out: Path | None) -> tuple[pd.DataFrame, Path]:
         )
     missing = len(grid.runs) - len(frame)
     if missing:
-        say(f"note: {missing:,} of {len(grid.runs):,} runs are still to do")
+        print_error(f"note: {missing:,} of {len(grid.runs):,} runs are still to do")
     unable = frame[frame["status"] == "unable"]
     for label, rows in unable.groupby("method", sort=False):
-        say(f"note: {label} is not ranked: {rows['reason'].iloc[0]}")
+        print_error(f"note: {label} is not ranked: {rows['reason'].iloc[0]}")
     return frame, folder
 
 
@@ -308,7 +308,7 @@ def table(
         try:
             ranked = rank_table(frame, mechanism)
         except DataError as error:
-            say(f"note: {mechanism} is not ranked: {error}")
+            print_error(f"note: {mechanism} is not ranked: {error}")
             continue
         tested = gains(ranked, stream(0, "gains"), against)
         texts = {
@@ -327,7 +327,7 @@ def table(
     if as_json:
         print_json({"files": written, "ranks": ranks})
     else:
-        say("\n".join(written))
+        print_error("\n".join(written))
 
 
 @app.command()
@@ -374,7 +374,7 @@ def figures(
         print_json({"files": drawn, "left_out": left_out})
         return
     for name, reason in left_out.items():
-        say(f"left out: {name}: {reason}")
+        print_error(f"left out: {name}: {reason}")
 
 
 @app.command()

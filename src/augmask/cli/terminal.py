@@ -1,4 +1,4 @@
-"""What every command does on a screen: say, report progress, pass on warnings.
+"""Terminal output shared by all commands: messages, progress, warnings, signals.
 
 Results go to standard output, everything else to standard error.
 """
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from augmask.progress import Progress
 
 
-def say(text: str) -> None:
+def print_error(text: str) -> None:
     """Write a line to standard error."""
     typer.echo(text, err=True)
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Write one document to standard output."""
+    """Write one JSON document to standard output."""
     typer.echo(json.dumps(document, indent=1))
 
 
 @contextmanager
-def reporting(as_json: bool) -> Iterator[Progress]:
-    """Give JSON lines, a bar on a terminal, or silence."""
+def progress_reporter(as_json: bool) -> Iterator[Progress]:
+    """Report progress as JSON lines, as a bar on a terminal, or not at all."""
     from augmask.progress import JsonLines, TerminalBar, silent
 
     if as_json:
@@ -48,52 +48,52 @@ def reporting(as_json: bool) -> Iterator[Progress]:
 
 
 @contextmanager
-def noting(as_json: bool) -> Iterator[list[str]]:
-    """Say augmask's warnings as they come, once each; a document holds them instead."""
+def collect_warnings(as_json: bool) -> Iterator[list[str]]:
+    """Collect augmask's warnings; print each once unless they go into a document."""
     notes: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", AugMaskWarning)
         show = warnings.showwarning
 
         def note(
-            message: Warning | str, category: type[Warning], *where: Any, **more: Any
+            message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any
         ) -> None:
             text = str(message)
             if not issubclass(category, AugMaskWarning):
-                show(message, category, *where, **more)
+                show(message, category, *args, **kwargs)
             elif text not in notes:
                 notes.append(text)
                 if not as_json:
-                    say(f"note: {text}")
+                    print_error(f"note: {text}")
 
         warnings.showwarning = note
         yield notes
 
 
 @contextmanager
-def ending_in_order() -> Iterator[None]:
-    """Let a request to end unwind what runs, so that no half-written file is left."""
+def graceful_shutdown() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that temporary files are removed."""
 
-    def end(number: int, _frame: Any) -> None:
+    def stop(number: int, _frame: Any) -> None:
         sys.exit(128 + number)
 
-    before = {}
-    # only the first thread may; and not every system has both
+    previous = {}
+    # only the main thread may set handlers, and not every system has both signals
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
-            # what was told to outlive its terminal (nohup) does
+            # under nohup SIGHUP is ignored, and stays ignored
             if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-                before[number] = signal.signal(number, end)
+                previous[number] = signal.signal(number, stop)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def named(path: Path, option: str, suffix: str) -> Path:
-    """Return `path` if it ends as it should: a slip must not overwrite a table."""
+def check_suffix(path: Path, option: str, suffix: str) -> Path:
+    """Return `path` if it has the right suffix: a typo must not overwrite a table."""
     if path.suffix.lower() != suffix:
-        raise UsageError(f"{option} must name a file *{suffix}, got {path}")
+        raise UsageError(f"{option} must end in {suffix}, got {path}")
     return path

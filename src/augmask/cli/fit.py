@@ -1,0 +1,172 @@
+"""`augmask fit`: from a table to a model file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from augmask.cli.options import Data, Device, Json, SchemaFile, Seed
+from augmask.cli.terminal import (
+    check_suffix,
+    collect_warnings,
+    print_json,
+    progress_reporter,
+)
+from augmask.errors import UsageError
+from augmask.train import parallel
+
+if TYPE_CHECKING:
+    from augmask.model import AugMask
+
+
+def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
+    """Parse `NAME=VALUE` into settings of the right types."""
+    from augmask.config import read_settings
+    from augmask.diffusion import keywords_of
+
+    texts = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--set needs NAME=VALUE, got {pair!r}")
+        texts[name.strip()] = text.strip()
+    return read_settings(texts, keywords_of(backbone))
+
+
+def _parse_constraints(texts: list[str] | None) -> list[str | list[str]]:
+    """Return inequalities as they are, and "city, zip" as a list of columns."""
+    return [
+        [name.strip() for name in text.split(",")]
+        if "," in text and not set("<>=") & set(text)
+        else text
+        for text in texts or []
+    ]
+
+
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
+    backbone: Annotated[
+        str, typer.Option(help="diffusion model: cdtd, tabdiff or tabddpm")
+    ] = "cdtd",
+    augmenter: Annotated[
+        str, typer.Option(help="model that fills missing values; auto is lgbm-s")
+    ] = "auto",
+    supervise: Annotated[
+        str, typer.Option(help="cells that the loss counts: observed or all")
+    ] = "observed",
+    preset: Annotated[
+        str, typer.Option(help="auto, fast, balanced, best or paper")
+    ] = "auto",
+    steps: Annotated[int | None, typer.Option(help="training steps")] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="time limit of the whole command")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    schema: SchemaFile = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="save the training here, and resume from here if killed"),
+    ] = None,
+    ensemble: Annotated[
+        int | None,
+        typer.Option(help="number of models to train; rows come from each in turn"),
+    ] = None,
+    constraints: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constraint", help="holds in every row, e.g. --constraint 'start <= end'"
+        ),
+    ] = None,
+    private_extremes: Annotated[
+        bool,
+        typer.Option("--private-extremes", help="drop rare levels, trim extremes"),
+    ] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train on an incomplete table and write a model file."""
+    from augmask.files import check_apart, check_writable, same_file
+    from augmask.model import AugMask
+
+    # under torchrun: join the process group, and report an error once
+    with parallel.joined(), parallel.one_voice():
+        check_writable(check_suffix(out, "--out", ".augmask"))
+        check_apart("--out", out, data, schema)
+        if checkpoint is not None:
+            check_apart("--checkpoint", checkpoint, schema)
+            if same_file(checkpoint, out):
+                raise UsageError(
+                    f"--checkpoint and --out must be two files, both are {out}"
+                )
+        options = _parse_settings(settings or [], backbone)
+        if steps is not None:
+            options["steps"] = steps
+        started = time.monotonic()
+        model = AugMask(
+            backbone=backbone,
+            augmenter=augmenter,
+            supervise=supervise,  # type: ignore[arg-type]
+            preset=preset,
+            options=options,
+            seed=seed,
+            device=device,
+            ensemble="auto" if ensemble is None else ensemble,
+        )
+        with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
+            model.fit(
+                data,
+                schema=schema,
+                max_minutes=max_minutes,
+                checkpoint=checkpoint,
+                progress=progress,
+                constraints=_parse_constraints(constraints),
+                private_extremes=private_extremes,
+            )
+        if parallel.follows():
+            return
+        model.save(out)
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
+    seconds = round(time.monotonic() - started, 1)
+    _print_summary(model, out, seconds, notes, as_json)
+
+
+def _print_summary(
+    model: AugMask, out: Path, seconds: float, notes: list[str], as_json: bool
+) -> None:
+    history, training = model.history_, model.training_
+    held_out = history["held_out"].min()
+    facts = {
+        "model": str(out),
+        "preset": model.preset_,
+        "chosen": training["chosen"],
+        "augmenter": model.augmenter_,
+        "steps": int(history["step"].iloc[-1]),
+        "best_step": training["best_step"],
+        "stopped": training["stopped"],
+        "restarts": training["restarts"],
+        "loss": float(history["loss"].iloc[-1]),
+        "held_out": None if held_out != held_out else float(held_out),
+        "seconds": seconds,
+        "notes": notes,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    validation = "" if facts["held_out"] is None else f", held-out {held_out:.4f}"
+    restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
+    if facts["chosen"]:
+        typer.echo(f"settings for {facts['chosen']}")
+    typer.echo(
+        f"{out}: preset {facts['preset']}, missing values filled by "
+        f"{facts['augmenter']}, {facts['steps']:,} steps, "
+        f"loss {facts['loss']:.4f}{validation}{restarts}, {seconds} s"
+    )

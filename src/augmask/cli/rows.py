@@ -1,0 +1,129 @@
+"""`augmask sample` and `augmask impute`: rows from a model file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from augmask.cli.options import CsvSafe, Data, Device, Json, ModelFile, RowsFile, Seed
+from augmask.cli.terminal import collect_warnings, print_json, progress_reporter
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from augmask.progress import Progress
+
+
+class _AcceptanceRate:
+    """Forwards progress and remembers the share of rows that satisfy a condition."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.rate: float | None = None
+
+    def __call__(
+        self, phase: str, done: int, total: int, numbers: Mapping[str, float]
+    ) -> None:
+        self.rate = numbers.get("rate", self.rate)
+        self.progress(phase, done, total, numbers)
+
+
+def sample(
+    model_file: ModelFile,
+    n: Annotated[int, typer.Option("-n", "--rows", help="number of rows")],
+    out: RowsFile,
+    where: Annotated[
+        str | None,
+        typer.Option(help="condition, e.g. 'sex == \"F\" and 30 <= age <= 40'"),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(help="'learned': leave values missing as in the real table"),
+    ] = None,
+    csv_safe: CsvSafe = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Generate synthetic rows and write them to a file."""
+    from augmask.files import check_apart
+    from augmask.model import load
+    from augmask.sample.stream import check_output
+
+    check_output(out)
+    check_apart("--out", out, model_file)
+    started = time.monotonic()
+    with progress_reporter(as_json) as progress:
+        accepted = _AcceptanceRate(progress)
+        rows = load(model_file, device=device).sample_to(
+            out,
+            n,
+            seed=seed,
+            progress=accepted,
+            where=where,
+            missing=missing,  # type: ignore[arg-type]
+            csv_safe=csv_safe,
+        )
+    seconds = round(time.monotonic() - started, 1)
+    if as_json:
+        facts = {"rows": rows, "file": str(out), "seconds": seconds}
+        print_json(facts if accepted.rate is None else facts | {"rate": accepted.rate})
+        return
+    share = ""
+    if accepted.rate is not None:
+        share = f" ({accepted.rate:.1%} of unconditional rows satisfy the condition)"
+    kind = "complete rows" if missing is None else "rows"
+    typer.echo(f"{out}: {rows:,} {kind} in {seconds} s{share}")
+
+
+def impute(
+    model_file: ModelFile,
+    data: Data,
+    out: RowsFile,
+    n_draws: Annotated[
+        int,
+        typer.Option(help="completed tables, stacked and numbered in column `draw`"),
+    ] = 1,
+    csv_safe: CsvSafe = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Impute the missing values of a table; observed cells stay unchanged."""
+    from augmask.files import check_apart
+    from augmask.model import load
+    from augmask.sample.multiple import Imputations
+    from augmask.sample.stream import check_output, write_frames
+    from augmask.table.frames import read_frame
+
+    check_output(out)
+    check_apart("--out", out, data, model_file)
+    started = time.monotonic()
+    frame = read_frame(data)
+    with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
+        imputed = load(model_file, device=device).impute(
+            frame, n_draws=n_draws, seed=seed, progress=progress
+        )
+        table: pd.DataFrame = (
+            imputed.long() if isinstance(imputed, Imputations) else imputed
+        )
+        rows = write_frames([table], out, csv_safe=csv_safe)
+    facts = {
+        "rows": rows,
+        "file": str(out),
+        "imputed": table.attrs["filled"],
+        "n_draws": n_draws,
+        "seconds": round(time.monotonic() - started, 1),
+        "notes": notes,
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        times = f" {n_draws} times" if n_draws > 1 else ""
+        typer.echo(
+            f"{out}: {facts['imputed']:,} missing values imputed{times}, "
+            f"{rows:,} rows in {facts['seconds']} s"
+        )

@@ -1,0 +1,149 @@
+"""`augmask evaluate`, `augmask report` and `augmask demo`: how good rows are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from augmask.cli.options import Json, Real, SchemaFile, Seed, Synthetic, Target, Test
+from augmask.cli.terminal import (
+    check_suffix,
+    collect_warnings,
+    print_error,
+    print_json,
+    progress_reporter,
+)
+
+
+def evaluate(
+    real: Real,
+    synthetic: Synthetic,
+    test: Test = None,
+    target: Target = None,
+    schema: SchemaFile = None,
+    subsample: Annotated[
+        int | None, typer.Option(help="score at most this many rows of each table")
+    ] = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="write all scores to this file, *.json")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Score synthetic rows; every score comes with a reference from real rows."""
+    from augmask.evaluation.evaluate import evaluate
+    from augmask.files import check_apart, check_writable
+
+    if out is not None:
+        check_writable(check_suffix(out, "--out", ".json"))
+        check_apart("--out", out, real, synthetic, test, schema)
+    with progress_reporter(as_json) as progress:
+        scores = evaluate(
+            real,
+            synthetic,
+            test=test,
+            target=target,
+            schema=schema,
+            seed=seed,
+            subsample=subsample,
+            progress=progress,
+        )
+    text = scores.to_json(out)
+    typer.echo(text if as_json else str(scores))
+    if not as_json:
+        for note in scores.facts["notes"]:
+            print_error(f"note: {note}")
+
+
+def report(
+    real: Real,
+    synthetic: Synthetic,
+    out: Annotated[Path, typer.Option("--out", help="page to write, *.html")],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="model file: adds schema, training curves, imputations"),
+    ] = None,
+    test: Test = None,
+    target: Target = None,
+    schema: SchemaFile = None,
+    seed: Seed = 0,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="open the page in a browser")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one self-contained HTML page that shows how good synthetic rows are."""
+    from augmask.evaluation.evaluate import evaluate
+    from augmask.files import check_apart, check_writable
+    from augmask.report.page import write_report
+
+    check_writable(check_suffix(out, "--out", ".html"))
+    check_apart("--out", out, real, synthetic, model, test, schema)
+    fitted: Any = None
+    columns: Any = schema
+    augmenter = "auto"
+    if model is not None:
+        from augmask.augmentation import AUGMENTERS
+        from augmask.model import load
+
+        fitted = load(model)
+        columns = fitted.schema_ if schema is None else schema
+        # a custom augmenter is not in the file, and a placeholder cannot be scored
+        if fitted.augmenter_ in AUGMENTERS and fitted.augmenter_ != "zero":
+            augmenter = fitted.augmenter_
+    with progress_reporter(as_json) as progress:
+        scores = evaluate(
+            real,
+            synthetic,
+            test=test,
+            target=target,
+            schema=columns,
+            seed=seed,
+            augmenter=augmenter,
+            progress=progress,
+        )
+        write_report(out, scores, fitted, open_page, progress)
+    if as_json:
+        print_json({"page": str(out), **scores.to_dict()})
+    else:
+        typer.echo(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="folder for the results")] = Path(
+        "augmask-demo"
+    ),
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare three strategies on an embedded clinic table whose truth is known."""
+    from augmask.demo.compare import FILES, compare_strategies
+
+    if not as_json:
+        print_error(
+            "A clinic table with about 40 % of its values missing, whose complete "
+            "truth is known.\nEach strategy trains on the incomplete table; its "
+            "synthetic rows are scored against the truth.\n"
+        )
+    with collect_warnings(as_json), progress_reporter(as_json) as progress:
+        results = list(compare_strategies(out, seed=seed, progress=progress))
+    if as_json:
+        print_json({"folder": str(out), "strategies": [vars(r) for r in results]})
+        return
+    heads = ("Shape", "Trend", "worst", "alpha", "beta", "MLE", "C2ST")
+    typer.echo(f"\n{'strategy':10}{''.join(f'{h:>7}' for h in heads)}   what it is")
+    for r in results:
+        rows = (r.alpha_precision, r.beta_recall, r.mle, r.c2st_auc)
+        numbers = (r.shape, r.trend, r.trend_worst, *rows)
+        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in numbers)
+        typer.echo(f"{r.strategy:10}{''.join(cells)}   {r.meaning}")
+    typer.echo(
+        "\nShape compares columns with the truth, Trend pairs of columns (worst: the "
+        "worst tenth of\nthem), alpha and beta rows, MLE what a model learns from "
+        "them; C2ST is how well a classifier\ntells synthetic from true rows (0.5: "
+        "not at all). The closer to the last line, the better.\n"
+    )
+    for name, meaning in FILES.items():
+        typer.echo(f"  {out / name}: {meaning}")

@@ -123,7 +123,7 @@ OPTIONS = [
             ("depth=x", ("depth", "'x'")),
             ("depth=1000", ("depth", "at most 100", "1000")),
             ("cat_width=0", ("cat_width", "at least 1")),
-            (f"batch={10**30}", ("batch_size", "at most")),
+            (f"batch_size={10**30}", ("batch_size", "at most")),
             ("anneal=perhaps --backbone tabdiff", ("anneal", "true or false")),
             ("log_onehot=2 --backbone tabddpm", ("log_onehot", "true or false")),
         )

@@ -1,9 +1,9 @@
-"""Adult on a CPU: one fit and one sample with a preset, timed, weighed and scored.
+"""Adult on a CPU: time, memory and scores of one fit and one sample with a preset.
 
     AUGMASK_DATA=... python benchmarks/adult_cpu.py --ratio 0.3 --preset fast
 
-60 % of the rows, MCAR, kinds as inferred from the table and nothing declared. Memory is
-the largest resident size of this process and of its largest worker.
+Uses 60 % of the rows, MCAR, and the inferred schema. Memory is the peak resident size
+of this process plus that of its largest worker.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from augmask.table.frames import read_frame
 
 
 def main() -> None:
-    """Run once and print one line per figure."""
+    """Run once and print one line per number."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ratio", type=float, default=0.3)
     parser.add_argument("--preset", default="fast")
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args()
     warnings.simplefilter("ignore", category=UserWarning)
-    whole = read_frame(Path(os.environ["AUGMASK_DATA"]) / "adult.csv.gz")
-    train = whole.sample(frac=0.6, random_state=a.seed).reset_index(drop=True)
-    holed = am.ampute(train, mechanism="mcar", ratio=a.ratio, seed=a.seed)
+    adult = read_frame(Path(os.environ["AUGMASK_DATA"]) / "adult.csv.gz")
+    train = adult.sample(frac=0.6, random_state=a.seed).reset_index(drop=True)
+    incomplete = am.ampute(train, mechanism="mcar", ratio=a.ratio, seed=a.seed)
 
-    began = time.monotonic()
-    model = am.AugMask(preset=a.preset, seed=a.seed, device="cpu").fit(holed)
+    start = time.monotonic()
+    model = am.AugMask(preset=a.preset, seed=a.seed, device="cpu").fit(incomplete)
     fitted = time.monotonic()
     synthetic = model.sample(len(train), seed=a.seed)
     sampled = time.monotonic()
 
-    columns = model.schema_
-    numeric = [c.name for c in columns if c.kind in ("integer", "float")]
-    categorical = [c.name for c in columns if c.kind in ("category", "boolean")]
+    schema = model.schema_
+    numeric = [c.name for c in schema if c.kind in ("integer", "float")]
+    categorical = [c.name for c in schema if c.kind in ("category", "boolean")]
     peak = sum(
         resource.getrusage(who).ru_maxrss / 2**20
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     training = model.training_["seconds"]
     print(f"Adult, {len(train):,} rows, MCAR {a.ratio}, preset {a.preset}")
-    print(f"  fill    {fitted - began - training:7.1f} s")
+    print(f"  augment {fitted - start - training:7.1f} s")
     print(f"  train   {training:7.1f} s, {model.settings_.steps} steps")
     print(f"  sample  {sampled - fitted:7.1f} s")
-    print(f"  total   {sampled - began:7.1f} s")
+    print(f"  total   {sampled - start:7.1f} s")
     print(f"  memory  {peak:7.2f} GiB")
     print(f"  Shape   {shape(train, synthetic, numeric, categorical).value:7.4f}")
     print(f"  Trend   {trend(train, synthetic, numeric, categorical).value:7.4f}")

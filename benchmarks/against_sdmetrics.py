@@ -1,18 +1,18 @@
-"""Our Shape and Trend against sdmetrics: the same numbers, and how much faster.
+"""Compare Shape and Trend with sdmetrics: equal numbers, and the speed-up.
 
     AUGMASK_DATA=... python benchmarks/against_sdmetrics.py
 
-It wants an environment with sdmetrics, hence pandas < 3; `make bench-sdmetrics` makes
+It needs an environment with sdmetrics, hence pandas < 3; `make bench-sdmetrics` creates
 one. sdmetrics runs with both thresholds at 0 and without subsampling. Complete tables
-are compared with a holdout, a bootstrap and independent columns; tables with holes
-with their other half, which has holes too, and with complete independent columns.
+are compared with a holdout, a bootstrap and independent columns; incomplete tables with
+their other half, which is incomplete too, and with complete independent columns.
 
-Differences above 1e-12 end in exit code 1. Two are known and set aside first:
+A difference above 1e-12 ends in exit code 1. Two are known and accounted for:
 
 * sdmetrics drops pairs of numbers in which a column is constant; we score them with
   correlation 0. They are counted, and the rest is compared.
 * In Shape, sdmetrics adds a millionth of a row to each level that only the synthetic
-  table has. What this does to such a column is computed, printed, and taken off.
+  table has. The effect on such a column is computed, printed, and subtracted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# Both sides on one thread, or CPU seconds would count idle threads of the one.
+# One thread for both, or CPU seconds would count idle threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -34,7 +34,7 @@ from paper_setting import load
 
 from augmask.evaluation.fidelity import shape, trend
 from augmask.evaluation.references import independent
-from augmask.evaluation.score import Score
+from augmask.evaluation.results import Score
 
 COMPLETE = ("adult", "magic")
 LIMIT = 1e-12
@@ -62,15 +62,15 @@ def cases(folder: Path) -> Iterator[Case]:
     for name in COMPLETE:
         frame, role = load(name)
         numeric = list(role["numeric"])
-        categorical = [c for c, kind in role["kinds"].items() if kind == "category"]
+        categorical = [c for c, k in role["kinds"].items() if k == "category"]
         real, holdout = halves(frame, rng)
         drawn = rng.integers(len(real), size=len(real))
-        for made, synthetic in {
+        for kind, synthetic in {
             "holdout": holdout,
             "bootstrap": real.iloc[drawn].reset_index(drop=True),
             "independent": independent(real, rng),
         }.items():
-            yield f"{name}, {made}", real, synthetic, numeric, categorical
+            yield f"{name}, {kind}", real, synthetic, numeric, categorical
     for path in sorted(folder.glob("incomplete-*.csv.gz")):
         frame = pd.read_csv(path)
         numeric = [
@@ -81,11 +81,11 @@ def cases(folder: Path) -> Iterator[Case]:
         categorical = [c for c in frame if c not in numeric]
         name = path.name.removesuffix(".csv.gz")
         real, holdout = halves(frame, rng)
-        for made, synthetic in {
-            "other half, with holes": holdout,
+        for kind, synthetic in {
+            "other half, incomplete": holdout,
             "independent, complete": independent(real, rng),
         }.items():
-            yield f"{name}, {made}", real, synthetic, numeric, categorical
+            yield f"{name}, {kind}", real, synthetic, numeric, categorical
 
 
 def by_sdmetrics(
@@ -94,7 +94,7 @@ def by_sdmetrics(
     numeric: list[str],
     categorical: list[str],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what sdmetrics finds per column and per pair."""
+    """Return the scores of sdmetrics per column and per pair."""
     from sdmetrics.reports import QualityReport
 
     kinds = dict.fromkeys(numeric, "numerical") | dict.fromkeys(
@@ -127,15 +127,15 @@ def by_us(
     """Return our Shape, and Trend in sdmetrics mode."""
     names = numeric, categorical
     return (
-        shape(real, synthetic, *names, holes=True),
-        trend(real, synthetic, *names, edges="sdmetrics", holes=True),
+        shape(real, synthetic, *names, allow_missing=True),
+        trend(real, synthetic, *names, edges="sdmetrics", allow_missing=True),
     )
 
 
-def timed(compute: Callable[..., Any], *given: Any) -> tuple[float, Any]:
+def timed(compute: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     """Return CPU seconds and the result."""
     began = time.process_time()
-    result = compute(*given)
+    result = compute(*arguments)
     return time.process_time() - began, result
 
 
@@ -175,12 +175,12 @@ def compare(
     categorical: list[str],
 ) -> tuple[bool, float]:
     """Print one case; return whether it differs, and how many times faster we are."""
-    given = real, synthetic, numeric, categorical
+    case = real, synthetic, numeric, categorical
     theirs, ours = [], []
     for _ in range(REPEATS):
-        seconds, (columns, pairs) = timed(by_sdmetrics, *given)
+        seconds, (columns, pairs) = timed(by_sdmetrics, *case)
         theirs.append(seconds)
-        seconds, (shapes, trends) = timed(by_us, *given)
+        seconds, (shapes, trends) = timed(by_us, *case)
         ours.append(seconds)
 
     merged = shapes.table.merge(columns, left_on="column", right_on="Column")
@@ -194,27 +194,27 @@ def compare(
     print(f"  Shape {shapes.value:.6f}, {len(merged)} columns, differ by {line}")
     if effect:
         most = max(map(abs, effect.values()))
-        print(f"    taken off for unseen levels in {len(effect)}: up to {most:.1e}")
+        print(f"    subtracted for unseen levels in {len(effect)}: up to {most:.1e}")
 
     merged = trends.table.merge(
         pairs, left_on=["first", "second"], right_on=["Column 1", "Column 2"]
     )
     line, pairs_differ = differences(merged, ["first", "second"])
     print(f"  Trend {trends.value:.6f}, {len(merged)} pairs, differ by {line}")
-    # A pair may be missing over there only if there is no correlation to speak of.
-    lost = merged[merged["Score"].isna()]
-    flat = lost[["real", "synthetic"]].isin([0.0]) | lost[["real", "synthetic"]].isna()
-    excused = (lost["kind"] == "numeric") & flat.any(axis=1)
-    if not excused.all():
-        print(
-            f"    NOT CONSTANT, yet not scored: {lost.loc[~excused, 'first'].tolist()}"
-        )
+    # sdmetrics may only drop pairs with a constant column.
+    dropped = merged[merged["Score"].isna()]
+    rho = dropped[["real", "synthetic"]]
+    constant = (rho.isin([0.0]) | rho.isna()).any(axis=1)
+    expected = (dropped["kind"] == "numeric") & constant
+    if not expected.all():
+        unexpected = dropped.loc[~expected, "first"].tolist()
+        print(f"    NOT CONSTANT, yet dropped by sdmetrics: {unexpected}")
     ratio = median(theirs) / median(ours)
     print(
         f"  CPU seconds: sdmetrics {median(theirs):.3f}, ours {median(ours):.3f}; "
         f"{ratio:.0f} times faster"
     )
-    return columns_differ or pairs_differ or not excused.all(), ratio
+    return columns_differ or pairs_differ or not expected.all(), ratio
 
 
 def main() -> None:

@@ -23,17 +23,17 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 
-from augmask.augmentation.boosted import LgbmS
-from augmask.augmentation.conditional import (
+from augmask.augmentation.boosted import (
     EPSILON,
     N_TREES,
     SETTINGS,
+    LgbmS,
     context,
     context_categories,
-    stacked,
+    masked_matrix,
 )
 from augmask.missing.simulate import ampute
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema
 from augmask.table.table import Table
@@ -73,7 +73,7 @@ def by_threads(table: Table) -> None:
     settings = {**SETTINGS, "num_threads": THREADS}
     # Left to LightGBM, which may prefer the other way of counting with two threads.
     settings.pop("force_row_wise")
-    x, n_num = stacked(table), table.layout.n_num
+    x, n_num = masked_matrix(table), table.layout.n_num
 
     def train(
         u: np.ndarray, y: np.ndarray, objective: str, **extra: int

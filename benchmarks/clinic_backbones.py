@@ -2,8 +2,8 @@
 
     python benchmarks/clinic_backbones.py [--backbones tabdiff tabddpm]
 
-Prints the five metrics against the complete truth and the time of fit and sample, and
-writes them to `benchmarks/results/clinic_backbones.csv`.
+Prints the metrics against the complete truth and the time of fit and sample, and writes
+them to `benchmarks/results/clinic_backbones.csv`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pandas as pd
 
 from augmask import AugMask
 from augmask.config import STRATEGIES
-from augmask.demo.clinic import clinic, clinic_with_holes
-from augmask.demo.compare import Judge
+from augmask.demo.clinic import clinic, clinic_with_missing
+from augmask.demo.compare import compare_with_truth
 from augmask.diffusion import BACKBONES
 from augmask.errors import AugMaskWarning
 
@@ -26,8 +26,8 @@ ROWS = 5000
 RESULT = Path(__file__).parent / "results" / "clinic_backbones.csv"
 
 
-def remember(line: dict) -> None:
-    """Put one line into the result file, in place of an older one of its kind."""
+def save_line(line: dict) -> None:
+    """Write one line to the result file, replacing an older one of the same run."""
     frame = pd.DataFrame([line])
     if RESULT.exists():
         keys = ["backbone", "seed", "strategy"]
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     a = parser.parse_args()
     warnings.simplefilter("ignore", AugMaskWarning)
-    truth, incomplete = clinic_with_holes(ROWS, a.seed)
+    truth, incomplete = clinic_with_missing(ROWS, a.seed)
     test, cache = clinic(ROWS, a.seed + 1), {}
     for backbone in a.backbones:
         for strategy, (augmenter, supervise) in STRATEGIES.items():
@@ -56,14 +56,17 @@ def main() -> None:
                 seed=a.seed,
                 device="cpu",
             )
-            began = time.monotonic()
+            start = time.monotonic()
             synthetic = model.fit(incomplete).sample(ROWS, seed=a.seed)
-            seconds = time.monotonic() - began
-            judge = Judge(truth, test, model.schema_, a.seed, cache)
-            found = vars(judge.compare(strategy, synthetic, seconds))
-            found.pop("meaning")
-            line = {"backbone": backbone, "seed": a.seed} | found
-            remember(line)
+            scores = compare_with_truth(
+                *(strategy, synthetic, truth, test, model.schema_),
+                seed=a.seed,
+                seconds=time.monotonic() - start,
+                cache=cache,
+            )
+            line = {"backbone": backbone, "seed": a.seed} | vars(scores)
+            line.pop("meaning")
+            save_line(line)
             print(
                 "  ".join(
                     f"{v:.3f}" if isinstance(v, float) else str(v)

@@ -23,8 +23,8 @@ import pandas as pd
 
 import augmask as am
 from augmask.evaluation.fidelity import shape
+from augmask.table.conditions import read_where
 from augmask.table.frames import read_frame
-from augmask.table.where import read_where
 
 CONDITIONS = (
     'sex == "Female"',

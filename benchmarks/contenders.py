@@ -1,4 +1,4 @@
-"""What takes turns in `speed.py`: a table, a clock, and ways to train and sample."""
+"""The contenders of `speed.py`: a table, a clock, training and sampling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 import augmask as am
-from augmask.device import fast_matmul
+from augmask.device import allow_tf32
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import (
     Batch,
@@ -22,13 +22,13 @@ from augmask.diffusion.base import (
     type_weights,
 )
 from augmask.diffusion.reduce import reduce_cells
-from augmask.prepare import Ready, prepare_fit
+from augmask.prepare import FitSetup, prepare_fit
 from augmask.progress import silent
 from augmask.train import loop
 
 CARDS = (2, 9, 16, 7, 15, 6, 5, 2, 42)  # Adult's
 N_NUM = 6
-WARM_UP = 60  # steps of ours; one read of the device lies within
+WARM_UP = 60  # steps before timing; they include one read of the device
 
 
 def adult_like(n: int, seed: int = 0) -> pd.DataFrame:
@@ -41,13 +41,13 @@ def adult_like(n: int, seed: int = 0) -> pd.DataFrame:
     for j, card in enumerate(CARDS):
         edges = np.quantile(z[:, j % 3], 1 - 0.88 ** np.arange(1, card))
         codes = np.searchsorted(edges, z[:, j % 3] + 0.5 * rng.normal(size=n))
-        codes[:card] = np.arange(card)  # every level is there
+        codes[:card] = np.arange(card)  # every level occurs
         frame[f"c{j}"] = np.char.add("level ", codes.astype(str))
     return pd.DataFrame(frame)
 
 
 class Clock:
-    """Seconds on the wall, or seconds that this process and its workers computed."""
+    """Wall-clock seconds, or CPU seconds of this process and its workers."""
 
     on_wall = True
 
@@ -62,14 +62,16 @@ class Clock:
 now = Clock()
 
 
-def finalize(device: torch.device) -> None:
-    """Wait until the device has done what it was asked to do."""
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def ready_of(backbone: str, frame: pd.DataFrame, options: dict, device: str) -> Ready:
-    """Return what `AugMask.fit` would train, a moment before it does."""
+def prepared_fit(
+    backbone: str, frame: pd.DataFrame, options: dict, device: str
+) -> FitSetup:
+    """Return the setup that `AugMask.fit` would train."""
     model = am.AugMask(
         backbone=backbone,
         augmenter="mean",
@@ -77,41 +79,41 @@ def ready_of(backbone: str, frame: pd.DataFrame, options: dict, device: str) -> 
         options=options,
         device=device,
     )
-    holed = am.ampute(frame, mechanism="mcar", ratio=0.3, seed=0)
+    incomplete = am.ampute(frame, mechanism="mcar", ratio=0.3, seed=0)
     kinds = {c: "float" if c.startswith("x") else "category" for c in frame}
-    return prepare_fit(model, holed, kinds, None, silent)
+    return prepare_fit(model, incomplete, kinds, None, silent)
 
 
-def untrained(backbone: str, ready: Ready) -> Any:
-    """Return the same backbone once more, for others to train."""
-    built = build_backbone(backbone, ready.layout, 0, **ready.settings.network)
-    init_from_data(built, ready.table)
-    return built.to(ready.trainer.device)
+def untrained(backbone: str, setup: FitSetup) -> Any:
+    """Return a new backbone with the same initial weights."""
+    built = build_backbone(backbone, setup.layout, 0, **setup.settings.network)
+    init_from_data(built, setup.table)
+    return built.to(setup.trainer.device)
 
 
 class Fitted:
-    """Our training as `fit` runs it; it can be left and taken up again."""
+    """Our training as `fit` runs it; it continues from call to call."""
 
-    def __init__(self, ready: Ready) -> None:
-        self.trainer = ready.trainer
-        self._way = loop.steps(ready.trainer)
+    def __init__(self, setup: FitSetup) -> None:
+        self.trainer = setup.trainer
+        self._steps = loop.training_steps(setup.trainer)
 
     def __call__(self, seconds: float) -> float:
-        """Train for so many seconds; return steps a second."""
+        """Train for `seconds`; return steps per second."""
         trainer = self.trainer
         with ExitStack() as stack:
-            stack.enter_context(fast_matmul(trainer.device))
+            stack.enter_context(allow_tf32(trainer.device))
             stack.enter_context(trainer.matmul_precision())
-            finalize(trainer.device)
+            synchronize(trainer.device)
             first, began = trainer.steps_done, now()
             while now() - began < seconds:
-                next(self._way)
-            finalize(trainer.device)
+                next(self._steps)
+            synchronize(trainer.device)
             passed = now() - began
         return (trainer.steps_done - first) / passed
 
     def warm_up(self) -> float:
-        """Take the first steps, compiling and recording; return the seconds."""
+        """Compile and capture in the first steps; return the seconds they take."""
         began = now()
         while self.trainer.steps_done < WARM_UP:
             self(0.01)
@@ -119,45 +121,45 @@ class Fitted:
 
 
 class Stepping:
-    """Training that is an iterator of steps: a stand-in, or our eager loop.
+    """Training as an iterator of steps: a stand-in, or our eager loop.
 
     Parameters
     ----------
-    way : iterator
+    steps : iterator
     device : torch.device
     whole : int
-        Steps in a pass over the table; only whole passes are timed, because what a
-        loader does between them belongs to training too.
+        Steps per epoch; only whole epochs are timed, because the work of a loader
+        between epochs is part of training.
     """
 
     def __init__(
-        self, way: Iterator[None], device: torch.device, whole: int = 1
+        self, steps: Iterator[None], device: torch.device, whole: int = 1
     ) -> None:
-        self._way, self._device, self._whole = way, device, whole
+        self._steps, self._device, self._whole = steps, device, whole
         for _ in range(whole if whole > 1 else 5):
-            next(way)
+            next(steps)
 
     def __call__(self, seconds: float) -> float:
-        """Train for so many seconds; return steps a second."""
-        finalize(self._device)
+        """Train for `seconds`; return steps per second."""
+        synchronize(self._device)
         steps, began = 0, now()
         while now() - began < seconds:
             for _ in range(self._whole):
-                next(self._way)
+                next(self._steps)
             steps += self._whole
-        finalize(self._device)
+        synchronize(self._device)
         return steps / (now() - began)
 
 
 def eager_steps(
     backbone: Any, num: torch.Tensor, cat: torch.Tensor, batch: int
 ) -> Iterator[None]:
-    """Train our backbone as one would write it: rows on the device, nothing else."""
+    """Train our backbone by plain PyTorch code with the rows on the device."""
     device = next(backbone.parameters()).device
     num, cat = num.to(device), cat.to(device)
     observed = torch.ones(len(num), num.shape[1] + cat.shape[1], device=device) > 0
     optimizer = torch.optim.AdamW(backbone.parameters(), lr=1e-3, weight_decay=0.0)
-    average = [p.detach().clone() for p in backbone.parameters()]
+    ema = [p.detach().clone() for p in backbone.parameters()]
     noise = torch.Generator(device).manual_seed(0)
     done = torch.zeros((), device=device)
     while True:
@@ -174,16 +176,18 @@ def eager_steps(
             loss.backward()
             optimizer.step()
             with torch.no_grad():
-                torch._foreach_lerp_(average, list(backbone.parameters()), 1e-3)
+                torch._foreach_lerp_(ema, list(backbone.parameters()), 1e-3)
             yield
 
 
 def together(
     backbone: str, frame: pd.DataFrame, options: dict, device: str, k: int, steps: int
 ) -> tuple[float, float]:
-    """Return the steps a second of `k` models at once, and seconds until they ran."""
+    """Return steps per second of `k` batched models, and the seconds before timing."""
     options = {**options, "steps": steps, "compile": "always"}
-    trainers = [ready_of(backbone, frame, options, device).trainer for _ in range(k)]
+    trainers = [
+        prepared_fit(backbone, frame, options, device).trainer for _ in range(k)
+    ]
     began = now()
     runs = loop.train_many(trainers)
     passed = now() - began
@@ -196,18 +200,18 @@ def together(
 
 
 def rows_a_second(sample: Callable[[], int], seconds: float, device: str) -> float:
-    """Sample again and again for so many seconds, at least once."""
-    finalize(torch.device(device))
+    """Return rows per second, sampling for `seconds` and at least once."""
+    synchronize(torch.device(device))
     rows, began = 0, now()
     while not rows or now() - began < seconds:
         rows += sample()
-    finalize(torch.device(device))
+    synchronize(torch.device(device))
     return rows / (now() - began)
 
 
 @contextmanager
 def exact_matmul() -> Iterator[None]:
-    """Let stand-ins multiply in float32, which is what their code does."""
+    """Context manager: multiply in float32, as the published code does."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

@@ -22,9 +22,9 @@ from paper_setting import load, split
 
 from augmask.augmentation.boosted import LgbmS
 from augmask.missing.simulate import ampute
-from augmask.table.encode import Codec
+from augmask.packages import library_versions
+from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
-from augmask.versions import library_versions
 
 HEAPED = 0.5
 

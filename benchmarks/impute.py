@@ -33,7 +33,7 @@ from paper_setting import DRAWS, Prepared, load
 
 import augmask as am
 from augmask.errors import AugMaskWarning
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 
 RIVALS = ("lgbm-d", "mice")
 

@@ -113,7 +113,7 @@ def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> Non
     from augmask.augmentation import resolve_augmenter
     from augmask.augmentation.completions import CompletionPlan, complete
     from augmask.rng import stream
-    from augmask.table.encode import Codec
+    from augmask.table.codec import Codec
     from augmask_bench.run import commit
 
     work.mkdir(parents=True, exist_ok=True)

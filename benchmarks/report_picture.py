@@ -2,7 +2,7 @@
 
     python benchmarks/report_picture.py augmask-demo/report.html docs/report.png
 
-Takes a screenshot of parts of a report in headless Chromium and keeps it small.
+Takes a screenshot of some sections of a report in headless Chromium.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MOST_BYTES = 300_000
 SECTIONS = ("verdict", "columns")
 
 
-def shot(page: Path) -> Image.Image:
-    """Return what a browser shows of a page of which only some sections are left."""
+def screenshot(page: Path) -> Image.Image:
+    """Return a screenshot of the header and `SECTIONS` of a page."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        raise SystemExit(f"none of {', '.join(BROWSERS)} is installed")
-    kept = "".join(f":not(#{section})" for section in SECTIONS)
-    style = f"<style>section{kept} {{ display: none }}</style></head>"
+        raise SystemExit(f"no browser found: install one of {', '.join(BROWSERS)}")
+    others = "".join(f":not(#{section})" for section in SECTIONS)
+    style = f"<style>section{others} {{ display: none }}</style></head>"
     with tempfile.TemporaryDirectory() as folder:
         short, target = Path(folder) / "page.html", Path(folder) / "page.png"
         short.write_text(page.read_text().replace("</head>", style, 1))
@@ -54,11 +54,11 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("out", type=Path)
     a = parser.parse_args()
-    shot(a.page).quantize(96).save(a.out, optimize=True)
+    screenshot(a.page).quantize(96).save(a.out, optimize=True)
     size = a.out.stat().st_size
     print(f"{a.out}: {size / 1000:.0f} kB")
     if size > MOST_BYTES:
-        raise SystemExit(f"the picture must stay under {MOST_BYTES / 1000:.0f} kB")
+        raise SystemExit(f"the picture is larger than {MOST_BYTES / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

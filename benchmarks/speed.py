@@ -1,25 +1,25 @@
-"""How fast training, sampling and filling are, against published ways of running them.
+"""Speed of training, sampling and augmentation, compared with the published code.
 
     python benchmarks/speed.py [--device cuda] [--backbones cdtd] [--seconds 2]
 
-Every backbone meets a plain-PyTorch stand-in of its published code (`standins/`: same
-network and formulas, rows on the host, loops over columns, host reads every step). The
-contenders take turns for a few rounds in one run and the medians are compared, so what
-else the machine does hits both. Printed and written to
+Every backbone is compared with a plain-PyTorch stand-in for its published code
+(`standins/`: same network and formulas, rows on the host, loops over columns, host
+reads every step). The contenders alternate for a few rounds and their medians are
+compared, so other load on the machine affects both. Printed and written to
 `benchmarks/results/speed-DEVICE.json`:
 
-    training    steps a second: stand-in; ours as plain eager code (on a GPU); ours as
-                `fit` runs it; ours with several models at once (all their steps; on a
-                GPU). Compiling and recording come before the clock starts, and are
-                reported apart.
-    sampling    rows a second, each side with the batch it would use.
+    training    steps per second: stand-in; ours as plain eager code (on a GPU); ours as
+                `fit` runs it; ours with several models at once (the sum over all; on a
+                GPU). Compilation and graph capture are not timed, and are reported
+                separately.
+    sampling    rows per second, each with its own batch size.
     filling     seconds of LGBM-S, ours against a loop over columns with as many
-                threads (`augment_speed.py`); skipped where LightGBM is absent.
+                threads (`augment_speed.py`); skipped without LightGBM.
 
-The table has Adult's shape and is made from a seed. On a GPU the networks have the
-paper's sizes, on a CPU smaller ones. On a machine that others keep busy, `--clock cpu`
-with OMP_NUM_THREADS=1 counts CPU seconds of this process and its workers instead of
-those on the wall. Neither side is slowed down: upstream's one CPU thread (TabDiff,
+The table has Adult's shape and is simulated from a seed. On a GPU the networks have the
+paper's sizes, on a CPU smaller ones. On a busy machine, `--clock cpu` with
+OMP_NUM_THREADS=1 measures CPU seconds of this process and its workers instead of
+wall-clock time. Neither side is slowed down: upstream's single CPU thread (TabDiff,
 TabDDPM) and its second pass over the data per epoch (TabDiff) are left out.
 """
 
@@ -48,7 +48,7 @@ from contenders import (
     eager_steps,
     exact_matmul,
     now,
-    ready_of,
+    prepared_fit,
     rows_a_second,
     together,
     untrained,
@@ -58,9 +58,9 @@ from standins.tabddpm import TabDDPMStandIn
 from standins.tabdiff import TabDiffStandIn
 
 from augmask.diffusion import BACKBONES
-from augmask.sample.draw import draw_batches
-from augmask.train.loop import LOOK_GPU
-from augmask.versions import library_versions
+from augmask.packages import library_versions
+from augmask.sample.row_generator import generate_batches
+from augmask.train.loop import LOG_EVERY_CUDA
 
 RESULTS = Path(__file__).parent / "results"
 STAND_INS = {"cdtd": CDTDStandIn, "tabdiff": TabDiffStandIn, "tabddpm": TabDDPMStandIn}
@@ -77,33 +77,33 @@ CPU_ROWS = 1024
 def take_turns(
     contenders: dict[str, Callable[[float], float]], seconds: float, rounds: int
 ) -> dict[str, list[float]]:
-    """Let the contenders run in turns; return what each measured."""
-    found: dict[str, list[float]] = {name: [] for name in contenders}
+    """Run the contenders alternately; return the measurements of each."""
+    results: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, run in contenders.items():
-            found[name].append(run(seconds))
-    return found
+            results[name].append(run(seconds))
+    return results
 
 
-def compared(kind: str, backbone: str, found: dict[str, list[float]]) -> dict:
-    """Return medians, and how many times the stand-in each is, round by round."""
-    base = found["stand-in"]
+def compared(kind: str, backbone: str, results: dict[str, list[float]]) -> dict:
+    """Return medians, and the median ratio of each to the stand-in."""
+    base = results["stand-in"]
     return {
         "what": kind,
         "backbone": backbone,
         "rounds": {
-            name: [round(v, 1) for v in values] for name, values in found.items()
+            name: [round(v, 1) for v in values] for name, values in results.items()
         },
-        "median": {name: statistics.median(v) for name, v in found.items()},
+        "median": {name: statistics.median(v) for name, v in results.items()},
         "ratio": {
             name: statistics.median(a / b for a, b in zip(values, base, strict=True))
-            for name, values in found.items()
+            for name, values in results.items()
         },
     }
 
 
 def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
-    """Measure training, then sampling of one backbone."""
+    """Measure training, then sampling, of one backbone."""
     device = torch.device(a.device)
     on_gpu = device.type == "cuda"
     frame = adult_like(a.rows)
@@ -112,14 +112,14 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
     options = {"batch_size": a.batch, "sampling_steps": steps, **published}
     if backbone == "tabddpm":
         options["timesteps"] = steps
-    fitted = ready_of(backbone, frame, options, a.device)
+    fitted = prepared_fit(backbone, frame, options, a.device)
     plain = untrained(backbone, fitted)
     table = fitted.codec.encode(frame)
     num = torch.from_numpy(table.num.astype(np.float32))
     cat = torch.from_numpy(table.cat.astype(np.int64))
 
     stand_in = STAND_INS[backbone](plain, fitted.layout.cards)
-    # TabDiff's loader starts its workers anew for every pass
+    # TabDiff's loader restarts its workers in every epoch
     passes = math.ceil(a.rows / a.batch) if backbone == "tabdiff" else 1
     ours = Fitted(fitted)
     began = ours.warm_up()
@@ -141,7 +141,8 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
     training["options"] = options
     if on_gpu and a.together:
         rate = training["median"]["ours"]
-        each = LOOK_GPU * max(6, round(2 * a.seconds * rate / a.together / LOOK_GPU))
+        steps_each = 2 * a.seconds * rate / a.together
+        each = LOG_EVERY_CUDA * max(6, round(steps_each / LOG_EVERY_CUDA))
         training["together"] = a.together
         training["median"]["together"], before = together(
             backbone, frame, options, a.device, a.together, each
@@ -155,8 +156,8 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
     many = a.sample_rows or (GPU_ROWS if on_gpu else CPU_ROWS)
     settings = fitted.settings.replace({"sampling_batch": many})
     theirs = stand_in.sampling_batch if on_gpu else CPU_ROWS
-    # as for a very large table, where a GPU's step is compiled once
-    batches = draw_batches(fitted.backbone, 10**9, 0, settings, device)
+    # as for a very large sample, for which the step is compiled on a GPU
+    batches = generate_batches(fitted.backbone, 10**9, 0, settings, device)
 
     def sample_ours() -> int:
         return len(next(batches).num)
@@ -176,17 +177,17 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
         "ours": lambda s: rows_a_second(sample_ours, s, a.device),
     }
     if on_gpu:
-        # not as published, but fair: launches are shared by many rows
+        # not as published, but fair: many rows share a kernel launch
         samplers["stand-in, many rows"] = lambda s: rows_a_second(
             lambda: sample_stand_in(FAIR_ROWS), s, a.device
         )
-    found = take_turns(samplers, a.seconds / 2, a.rounds)
-    sampling = compared("sampling", backbone, found)
+    results = take_turns(samplers, a.seconds / 2, a.rounds)
+    sampling = compared("sampling", backbone, results)
     yield sampling | {"steps": steps, "seconds_before": round(warm, 1)}
 
 
 def filling(rounds: int) -> dict | None:
-    """Measure LGBM-S on the holed table; None where LightGBM is absent."""
+    """Measure LGBM-S on the incomplete table; None without LightGBM."""
     try:
         import augment_speed
     except ImportError:
@@ -194,16 +195,16 @@ def filling(rounds: int) -> dict | None:
         return None
     table = augment_speed.load(None, 0.3)
     augment_speed.by_processes(table)  # workers start once
-    found: dict[str, list[float]] = {"stand-in": [], "ours": []}
+    results: dict[str, list[float]] = {"stand-in": [], "ours": []}
     for _ in range(rounds):
-        found["stand-in"].append(
+        results["stand-in"].append(
             1 / augment_speed.seconds(augment_speed.by_threads, table)
         )
-        found["ours"].append(
+        results["ours"].append(
             1 / augment_speed.seconds(augment_speed.by_processes, table)
         )
-    line = compared("filling", "lgbm-s", found)
-    line["rounds"] = {k: [round(1 / v, 2) for v in vs] for k, vs in found.items()}
+    line = compared("filling", "lgbm-s", results)
+    line["rounds"] = {k: [round(1 / v, 2) for v in vs] for k, vs in results.items()}
     line["median"] = {k: statistics.median(v) for k, v in line["rounds"].items()}
     return line
 
@@ -224,7 +225,7 @@ def show(line: dict) -> str:
 
 
 def facts(a: argparse.Namespace) -> dict:
-    """Return where and with what this was measured."""
+    """Return machine, versions and options of the measurement."""
     on_gpu = a.device == "cuda"
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
@@ -256,19 +257,23 @@ def _processor() -> str:
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
-    found = "cuda" if torch.cuda.is_available() else "cpu"
+    default = "cuda" if torch.cuda.is_available() else "cpu"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=found, choices=["cpu", "cuda"])
+    parser.add_argument("--device", default=default, choices=["cpu", "cuda"])
     parser.add_argument("--backbones", nargs="+", default=list(BACKBONES))
     parser.add_argument("--rows", type=int, default=29_305)
     parser.add_argument("--batch", type=int, help="4096 on a GPU, 512 on a CPU")
     parser.add_argument("--width", type=int)
     parser.add_argument("--depth", type=int)
-    parser.add_argument("--seconds", type=float, help="of a turn; 2, on a CPU 5")
+    parser.add_argument(
+        "--seconds", type=float, help="per contender and round; 2, on a CPU 5"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--together", type=int, default=16, help="models; 0 for none")
+    parser.add_argument(
+        "--together", type=int, default=16, help="models to batch; 0 for none"
+    )
     parser.add_argument("--sampling-steps", type=int)
-    parser.add_argument("--sample-rows", type=int, help="of ours at once")
+    parser.add_argument("--sample-rows", type=int, help="our sampling batch")
     parser.add_argument("--clock", default="wall", choices=["wall", "cpu"])
     parser.add_argument("--no-filling", action="store_true")
     parser.add_argument("--out", type=Path, help="instead of results/speed-DEVICE.json")
@@ -284,7 +289,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Measure, print, write."""
-    # the clock is what matters here; notes on kinds of columns and forks are not
+    # only the timing matters here
     warnings.simplefilter("ignore")
     a = arguments()
     now.on_wall = a.clock == "wall"
@@ -306,7 +311,7 @@ def main() -> None:
         line = filling(a.rounds)
         if line:
             keep(line)
-    print(f"{time.perf_counter() - start:.0f} s in all, written to {a.out}")
+    print(f"{time.perf_counter() - start:.0f} s in total, written to {a.out}")
 
 
 if __name__ == "__main__":

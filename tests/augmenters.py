@@ -1,16 +1,16 @@
-"""All rules that fill holes, as parameters; one that lacks its package is skipped."""
+"""All augmenters as test parameters; one without its package is skipped."""
 
 from __future__ import annotations
 
 import pytest
 
-from augmask.augmentation import every_augmenter
-from augmask_bench.augmentation_cache import rule_lacks
+from augmask.augmentation import available_augmenters
+from augmask_bench.augmentation_cache import why_augmenter_unavailable
 
 
 def _parameter(name: str):
-    reason = rule_lacks(name)
+    reason = why_augmenter_unavailable(name)
     return pytest.param(name, marks=pytest.mark.skipif(reason != "", reason=reason))
 
 
-RULES = [_parameter(name) for name in sorted(every_augmenter())]
+AUGMENTER_PARAMS = [_parameter(name) for name in sorted(available_augmenters())]

@@ -10,24 +10,24 @@ from pathlib import Path
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.files import check_apart, check_writable, written_whole
+from augmask.files import atomic_write, check_apart, check_writable
 
 
-def test_the_file_appears_when_all_is_written(tmp_path):
+def test_the_file_appears_when_it_is_complete(tmp_path):
     path = tmp_path / "new.txt"
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text("half")
         assert not path.exists()
         assert part.parent == tmp_path
-        part.write_text("whole")
-    assert path.read_text() == "whole"
+        part.write_text("complete")
+    assert path.read_text() == "complete"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_result_is_as_readable_as_any_new_file(tmp_path):
     plain = tmp_path / "plain"
     plain.touch()
-    with written_whole(tmp_path / "ours") as part:
+    with atomic_write(tmp_path / "ours") as part:
         part.touch()
     assert stat.S_IMODE(plain.stat().st_mode) == stat.S_IMODE(
         (tmp_path / "ours").stat().st_mode
@@ -40,7 +40,7 @@ def test_a_failure_keeps_the_old_file_and_its_own_type(tmp_path, error):
     path.write_text("old")
 
     def fail():
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text("new")
             raise error
 
@@ -51,11 +51,11 @@ def test_a_failure_keeps_the_old_file_and_its_own_type(tmp_path, error):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_what_the_system_says_becomes_a_sentence(tmp_path):
+def test_an_error_of_the_system_becomes_a_sentence(tmp_path):
     path = tmp_path / "out.txt"
     with (
         pytest.raises(DataError, match=r"cannot write .*out\.txt: No space left"),
-        written_whole(path),
+        atomic_write(path),
         Path("/dev/full").open("w") as full,
     ):
         full.write("x" * 100_000)
@@ -65,13 +65,13 @@ def test_what_the_system_says_becomes_a_sentence(tmp_path):
 def test_a_writer_that_removes_its_file_is_an_error(tmp_path):
     with (
         pytest.raises(DataError, match="cannot write"),
-        written_whole(tmp_path / "out.txt") as part,
+        atomic_write(tmp_path / "out.txt") as part,
     ):
         part.unlink()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_places_without_room_for_a_file_are_named(tmp_path, monkeypatch):
+def test_paths_that_cannot_be_written_are_named(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="it is a directory"):
         check_writable(tmp_path)
     with pytest.raises(DataError, match="there is no directory"):
@@ -87,29 +87,29 @@ def test_the_mode_of_an_old_file_is_kept(tmp_path, mode):
     path = tmp_path / "secret.csv"
     path.write_text("old")
     path.chmod(mode)
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         assert stat.S_IMODE(part.stat().st_mode) & 0o077 == 0
         part.write_text("new")
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_a_link_stays_one_and_what_it_names_is_written(tmp_path):
+def test_a_link_stays_and_its_target_is_written(tmp_path):
     (tmp_path / "there").mkdir()
     real, link = tmp_path / "there" / "real.csv", tmp_path / "link.csv"
     real.write_text("old")
     link.symlink_to(real)
-    with written_whole(link) as part:
+    with atomic_write(link) as part:
         assert part.parent == real.parent
         part.write_text("new")
     assert link.is_symlink()
     assert real.read_text() == "new"
 
 
-def test_a_link_to_nothing_makes_what_it_names(tmp_path):
+def test_a_link_to_a_new_file_creates_its_target(tmp_path):
     link = tmp_path / "link.csv"
     link.symlink_to(tmp_path / "real.csv")
-    with written_whole(link) as part:
+    with atomic_write(link) as part:
         part.write_text("new")
     assert link.is_symlink()
     assert (tmp_path / "real.csv").read_text() == "new"
@@ -132,8 +132,8 @@ def test_a_pipe_and_a_device_are_refused(tmp_path):
             check_writable(path)
 
 
-def test_what_is_not_finished_has_a_name_that_no_reader_takes(tmp_path):
-    with written_whole(tmp_path / "rows.csv") as part:
+def test_unfinished_files_have_a_hidden_name(tmp_path):
+    with atomic_write(tmp_path / "rows.csv") as part:
         part.touch()
         assert part.name.startswith(".rows.csv.")
         assert part.suffix == ".part"
@@ -142,8 +142,8 @@ def test_what_is_not_finished_has_a_name_that_no_reader_takes(tmp_path):
 WRITER = """
 import sys, time
 from augmask.cli.terminal import ending_in_order
-from augmask.files import written_whole
-with ending_in_order(), written_whole("rows.csv") as part:
+from augmask.files import atomic_write
+with ending_in_order(), atomic_write("rows.csv") as part:
     part.write_text("half")
     print("ready", flush=True)
     time.sleep(60)
@@ -156,13 +156,13 @@ def start_writer(folder):
         [sys.executable, "-c", WRITER], cwd=folder, stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
-    with writer.stdout as said:
-        assert said.readline() == "ready\n"
+    with writer.stdout as output:
+        assert output.readline() == "ready\n"
     return writer
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
-def test_a_writer_that_is_asked_to_end_leaves_nothing(tmp_path, sent):
+def test_a_terminated_writer_leaves_nothing(tmp_path, sent):
     writer = start_writer(tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     writer.send_signal(sent)
@@ -170,16 +170,16 @@ def test_a_writer_that_is_asked_to_end_leaves_nothing(tmp_path, sent):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+def test_the_next_writer_removes_leftovers_of_a_killed_one(tmp_path):
     killed, living = start_writer(tmp_path), start_writer(tmp_path)
     killed.kill()
     killed.wait(20)
     assert len(list(tmp_path.iterdir())) == 2
     other = tmp_path / ".other.csv.abc.part"
     other.touch()
-    with written_whole(tmp_path / "rows.csv") as part:
+    with atomic_write(tmp_path / "rows.csv") as part:
         part.write_text("whole")
-    # what is still being written is left alone
+    # the file of the living writer stays
     left = sorted(path.name for path in tmp_path.iterdir())
     living.kill()
     living.wait(20)
@@ -188,7 +188,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     assert "rows.csv" in left
 
 
-def test_an_output_must_not_be_an_input_by_any_name(tmp_path, monkeypatch):
+def test_an_output_must_not_be_an_input_whatever_it_is_called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "t.csv"
     data.write_text("a\n1\n")
@@ -196,9 +196,9 @@ def test_an_output_must_not_be_an_input_by_any_name(tmp_path, monkeypatch):
     (tmp_path / "link.csv").symlink_to(data)
     os.link(data, tmp_path / "hard.csv")
     for out in ("t.csv", "sub/../t.csv", "link.csv", "hard.csv", data):
-        with pytest.raises(UsageError, match="must not be"):
+        with pytest.raises(UsageError, match="--out must not be an input"):
             check_apart("--out", Path(out), Path("t.csv"), None)
     check_apart("--out", Path("new.csv"), Path("t.csv"), Path("absent.csv"))
     (tmp_path / "to-new.csv").symlink_to(tmp_path / "new.csv")
-    with pytest.raises(UsageError, match="must not be"):
+    with pytest.raises(UsageError, match="--out must not be an input"):
         check_apart("--out", Path("to-new.csv"), Path("new.csv"))

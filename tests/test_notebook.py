@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pandas as pd
 
-from augmask.evaluation.scores import Entry, Scores
+from augmask.evaluation.results import Entry, Scores
 from augmask.model import AugMask
 from augmask.progress import NotebookBar
 from augmask.table.infer import infer_schema
@@ -25,25 +25,25 @@ def test_scores_show_values_beside_references():
 
 
 def test_a_model_shows_its_settings_and_then_its_training():
-    sizes = {"width": 16, "depth": 1, "time_width": 8, "steps": 3, "batch": 16}
+    sizes = {"width": 16, "depth": 1, "time_width": 8, "steps": 3, "batch_size": 16}
     model = AugMask(augmenter="ecdf", options=sizes, device="cpu")
     assert "not fitted" in model._repr_mimebundle_()["text/html"]
     model.fit(pd.DataFrame({"x": [1.0, 2.5, None, 3.0] * 5, "y": list("abbb") * 5}))
-    shown = model._repr_mimebundle_()["text/html"]
-    assert "2 columns" in shown
-    assert "not fitted" not in shown
-    assert "kept step" in shown
+    html = model._repr_mimebundle_()["text/html"]
+    assert "2 columns, preset fast, missing values completed by ecdf" in html
+    assert "not fitted" not in html
+    assert "kept step" in html
 
 
-def test_a_bar_is_shown_once_and_then_moved(monkeypatch):
-    shown = []
+def test_a_bar_is_displayed_once_and_then_updated(monkeypatch):
+    pictures = []
 
     class Place:
         def update(self, picture):
-            shown.append(picture)
+            pictures.append(picture)
 
     def display(picture, display_id):
-        shown.append(picture)
+        pictures.append(picture)
         return Place()
 
     fake = ModuleType("IPython.display")
@@ -55,8 +55,8 @@ def test_a_bar_is_shown_once_and_then_moved(monkeypatch):
     bar("train", 2, 10, {})
     bar("train", 10, 10, {"loss": 0.25})
     bar("sample", 5, 5, {})
-    assert len(shown) == 3
-    assert 'value="1" max="10"' in shown[0]
-    assert "loss 0.25" in shown[1]
-    assert "train" in shown[2]
-    assert "sample" in shown[2]
+    assert len(pictures) == 3
+    assert 'value="1" max="10"' in pictures[0]
+    assert "loss 0.25" in pictures[1]
+    assert "train" in pictures[2]
+    assert "sample" in pictures[2]

@@ -1,4 +1,4 @@
-"""`paper` is what the paper prints; `auto` goes by the device."""
+"""`paper` is what the paper prints; `auto` goes by device and size of the table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,19 @@ import inspect
 
 import pytest
 
+from augmask.config import Settings
 from augmask.diffusion import BACKBONES, keywords_of, resolve_backbone
-from augmask.presets import OWN, PRESETS, resolve_preset
+from augmask.errors import UsageError
+from augmask.presets import (
+    BACKBONE_SETTINGS,
+    PRESETS,
+    SMALL_MEMBERS,
+    SMALL_ROWS,
+    STARTED_STEPS,
+    AutoChoice,
+    choose_for_size,
+    resolve_preset,
+)
 
 # Sections "Preprocessing", "Augmentation" and "Implementation" of the paper, and the
 # published code that it refers to.
@@ -72,7 +83,7 @@ def test_paper_is_as_printed(backbone):
     assert {k: getattr(settings, k) for k in printed} == printed
     # for all backbones alike
     assert (settings.steps, settings.batch_size) == (30_000, 4096)
-    assert (settings.ties, settings.completions) == ("middle", "one")
+    assert (settings.ties, settings.completions) == ("midpoint", "one")
     # no cell is kept from the loss, nothing stops early
     assert (settings.holdout, settings.patience) == (0.0, 0)
 
@@ -83,8 +94,8 @@ def test_best_has_the_papers_sizes():
         paper, best = (resolve_preset(p, "", backbone)[1] for p in ("paper", "best"))
         for name in sizes:
             assert best.network[name] == paper.network[name]
-        assert (best.steps, best.batch) == (paper.steps, paper.batch)
-        assert (best.ties, best.completions) == ("spread", "stack:4")
+        assert (best.steps, best.batch_size) == (paper.steps, paper.batch_size)
+        assert (best.ties, best.completions) == ("dequantize", "stack:4")
 
 
 def test_auto_goes_by_the_device():
@@ -94,9 +105,66 @@ def test_auto_goes_by_the_device():
 
 
 def test_every_preset_knows_every_backbone_and_its_keywords():
-    assert set(OWN) == set(PRESETS)
-    for preset, own in OWN.items():
+    assert set(BACKBONE_SETTINGS) == set(PRESETS)
+    for preset, own in BACKBONE_SETTINGS.items():
         assert set(own) == set(BACKBONES)
         for backbone in own:
             _, settings, _ = resolve_preset(preset, "cpu", backbone)
             assert set(settings.network) <= set(keywords_of(backbone))
+
+
+def test_an_unknown_preset_is_refused_with_a_suggestion():
+    with pytest.raises(UsageError, match="no preset 'fats'; did you mean 'fast'"):
+        resolve_preset("fats", "cpu", "cdtd")
+
+
+# -- small tables --------------------------------------------------------------
+
+
+def choice(rows: int, observed: int | None = None, **changes) -> AutoChoice:
+    arguments = {"device": "cpu", "backbone": "cdtd"} | changes
+    return choose_for_size(
+        rows, 5 * rows if observed is None else observed, **arguments
+    )
+
+
+def test_steps_grow_with_the_observed_cells_and_end_where_tables_are_not_small():
+    steps = [
+        choice(500, observed).settings["steps"]
+        for observed in (100, 3_000, 5_000, 20_000)
+    ]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1]
+    assert choice(SMALL_ROWS - 1).ensemble == SMALL_MEMBERS
+    assert choice(SMALL_ROWS) == AutoChoice()
+
+
+def test_all_members_together_take_no_more_rows_than_the_preset_alone():
+    _, fast, _ = resolve_preset("fast", "cpu", "cdtd")
+    largest = choice(SMALL_ROWS - 1, observed=10**6)
+    rows = largest.settings["steps"] * largest.settings["batch_size"]
+    assert largest.ensemble * rows <= fast.steps * fast.batch_size
+
+
+def test_options_of_the_user_stay():
+    changed = choice(200, options=("batch_size",)).settings
+    assert "batch_size" not in changed
+    assert "holdout" in changed
+    # the steps are the budget: no further members are trained with it
+    assert choice(200, options=("steps",)) == AutoChoice()
+
+
+@pytest.mark.parametrize("backbone", [*BACKBONES, None])
+def test_the_changes_apply_to_every_backbone(backbone):
+    changes = choice(200, backbone=backbone).settings
+    assert changes
+    # no keyword of one backbone, which another would refuse
+    Settings().replace(changes, ())
+
+
+def test_a_network_that_starts_from_the_table_takes_fewer_steps():
+    short = choice(200).settings
+    assert short["steps"] == STARTED_STEPS[0][1]
+    assert short["warmup"] < short["steps"]
+    for others in ({"backbone": "tabddpm"}, {"device": "cuda"}):
+        assert choice(200, **others).settings["steps"] > short["steps"]

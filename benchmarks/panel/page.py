@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scoring import REAL
 
-from augmask.evaluation.measures import AUC_SPREAD, Z
+from augmask.evaluation.scoring import AUC_SPREAD, Z
 
 OURS = "augmask"
 FLOORS = ("independent", "mean-mode")

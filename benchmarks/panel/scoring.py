@@ -5,7 +5,7 @@ cells are hidden by what was learned of missing values in the real table
 (`MissingModel`); a contender that leaves missing values in a column of
 its own is taken at its word there. Then observed cells are compared: Shape, Trend, the
 worst tenth of pairs. For C2ST rows are paired and hide the same cells, so that missing
-values tell nothing (`augmask.evaluation.alike`). Where a complete truth exists nothing
+values tell nothing (`augmask.evaluation.incomplete`). Where a complete truth exists 
 is hidden. MLE: XGBoost learns the target from either table and is tested on real rows
 that nobody saw; the ratio of the scores.
 
@@ -28,15 +28,13 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import AugMaskError
-from augmask.evaluation.alike import missing_alike
-from augmask.evaluation.detect import detection
+from augmask.evaluation.detection import detection
 from augmask.evaluation.held_out import calibration
-from augmask.evaluation.incomplete import remasked
+from augmask.evaluation.incomplete import KnownMask, compare_remasked, match_missing
 from augmask.evaluation.references import mean_mode_fill
+from augmask.evaluation.results import worst_tenth
 from augmask.evaluation.utility import MODEL
-from augmask.evaluation.without_truth import OwnHoles
-from augmask.evaluation.worst import worst_tenth
-from augmask.missing.model import MissingModel, with_holes
+from augmask.missing.model import MissingModel, with_missing
 
 REAL = "real rows"
 NUMBERS = (
@@ -103,10 +101,10 @@ class Table:
             return rows
         if self._model is None:
             self._model = MissingModel().fit(self.train, self.kinds.numeric)
-        seen = self._model.observed(rows, _rng("hidden"))
+        seen = self._model.draw_mask(rows, _rng("hidden"))
         own = rows.isna()
         told = own.any(axis=0).to_numpy()
-        return with_holes(rows, np.where(told, ~own.to_numpy(), seen))
+        return with_missing(rows, np.where(told, ~own.to_numpy(), seen))
 
 
 def _codes(frame: pd.DataFrame, like: pd.DataFrame, table: Table) -> np.ndarray:
@@ -169,13 +167,13 @@ def compared(table: Table, masked: pd.DataFrame, seed: int) -> dict[str, float]:
     numeric = [name for name in numeric if name in shown]
     categorical = [name for name in categorical if name in shown]
     masked = masked[[*numeric, *categorical]]
-    found = remasked(
+    found = compare_remasked(
         table.real,
         mean_mode_fill(masked, numeric, categorical),
         numeric,
         categorical,
         rng=_rng("remasked"),
-        model=OwnHoles(masked),
+        model=KnownMask(masked),
     )
     most = table.settings["score_rows"]
     cut = [
@@ -184,9 +182,9 @@ def compared(table: Table, masked: pd.DataFrame, seed: int) -> dict[str, float]:
     ]
     told = []
     for i in range(REPEATS if len(cut[0]) < FEW_ROWS else 1):
-        pair = missing_alike(*(f.reset_index(drop=True) for f in cut), _rng("alike", i))
+        pair = match_missing(*(f.reset_index(drop=True) for f in cut), _rng("alike", i))
         found_in = detection(
-            *pair, numeric, categorical, seed=seed + i, holes="feature"
+            *pair, numeric, categorical, seed=seed + i, allow_missing=True
         )
         told.append(found_in.value)
     return {
@@ -265,7 +263,7 @@ def _intervals(
         true, hidden, frames, kinds.numeric, kinds.categorical, rng=_rng("intervals")
     )
     lines = result.coverage[result.coverage["nominal"] == COVERAGE]
-    covered = float(np.average(lines["found"], weights=lines["cells"]))
+    covered = float(np.average(lines["coverage"], weights=lines["cells"]))
     return {"coverage_80": covered, "skill": result.skill}
 
 

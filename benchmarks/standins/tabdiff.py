@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot, softmax, softplus
 from torch.utils.data import DataLoader, Dataset
 
+from augmask.diffusion.nets import Block
 from augmask.diffusion.tabdiff import TabDiff
-from augmask.diffusion.tokens import Block
 from standins.common import copied, sinusoids, update_average
 
 PEAK, DECAY, PASSES = 1e-3, 0.997, 8_000

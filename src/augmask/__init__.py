@@ -1,12 +1,13 @@
 """Train tabular diffusion models on incomplete tables, generate complete ones.
 
-The way of the data, and the folders::
+The steps and their packages::
 
-    frame with holes --table--> Table(num, cat, observed) --augmentation--> Completions
-      --diffusion, train--> denoiser --sample--> codes --table--> complete frame
+    incomplete frame --table--> Table(num, cat, observed) --augmentation--> Completions
+      --diffusion, train--> denoiser --sample--> rows --table--> complete frame
       --evaluation--> scores
 
-`missing` makes and describes holes. Heavy libraries are loaded on first use of a name.
+`missing` simulates and describes missing values. Heavy libraries are imported when a
+name is first used.
 """
 
 from __future__ import annotations
@@ -16,22 +17,67 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from augmask.augmentation.frame import augment
+    from augmask.augmentation.augment import augment
+    from augmask.diffusion.base import Batch, CellLoss
     from augmask.diffusion.reduce import observed_mean
+    from augmask.errors import (
+        ArtifactError,
+        AugMaskError,
+        AugMaskWarning,
+        ConditionError,
+        DataError,
+        SchemaError,
+        TrainingDiverged,
+        UsageError,
+    )
     from augmask.evaluation.evaluate import evaluate
     from augmask.imputer import AugMaskImputer
-    from augmask.many_models import fit_many
     from augmask.missing.simulate import ampute
-    from augmask.model import AugMask, load
-    from augmask.sample.multiple import pool
+    from augmask.model import AugMask, fit_many, load
+    from augmask.sample.imputations import pool
     from augmask.table.infer import infer_schema
     from augmask.table.schema import Schema
 
 __version__ = "0.1.0"
+
+# Where each public name lives; its module is imported on first use.
+_HOME = {
+    "ArtifactError": "augmask.errors",
+    "AugMask": "augmask.model",
+    "AugMaskError": "augmask.errors",
+    "AugMaskImputer": "augmask.imputer",
+    "AugMaskWarning": "augmask.errors",
+    "Batch": "augmask.diffusion.base",
+    "CellLoss": "augmask.diffusion.base",
+    "ConditionError": "augmask.errors",
+    "DataError": "augmask.errors",
+    "Schema": "augmask.table.schema",
+    "SchemaError": "augmask.errors",
+    "TrainingDiverged": "augmask.errors",
+    "UsageError": "augmask.errors",
+    "ampute": "augmask.missing.simulate",
+    "augment": "augmask.augmentation.augment",
+    "evaluate": "augmask.evaluation.evaluate",
+    "fit_many": "augmask.model",
+    "infer_schema": "augmask.table.infer",
+    "load": "augmask.model",
+    "observed_mean": "augmask.diffusion.reduce",
+    "pool": "augmask.sample.imputations",
+}
 __all__ = [
+    "ArtifactError",
     "AugMask",
+    "AugMaskError",
     "AugMaskImputer",
+    "AugMaskWarning",
+    "Batch",
+    "CellLoss",
+    "ConditionError",
+    "DataError",
     "Schema",
+    "SchemaError",
+    "TrainingDiverged",
+    "UsageError",
     "ampute",
     "augment",
     "evaluate",
@@ -41,20 +87,6 @@ __all__ = [
     "observed_mean",
     "pool",
 ]
-
-_HOME = {
-    "AugMask": "augmask.model",
-    "AugMaskImputer": "augmask.imputer",
-    "Schema": "augmask.table.schema",
-    "ampute": "augmask.missing.simulate",
-    "augment": "augmask.augmentation.frame",
-    "evaluate": "augmask.evaluation.evaluate",
-    "fit_many": "augmask.many_models",
-    "infer_schema": "augmask.table.infer",
-    "load": "augmask.model",
-    "observed_mean": "augmask.diffusion.reduce",
-    "pool": "augmask.sample.multiple",
-}
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

@@ -1,4 +1,4 @@
-"""`Settings`: everything that shapes a run and is not data, strategy or seed."""
+"""`Settings`: everything that shapes a run besides data, strategy and seed."""
 
 from __future__ import annotations
 
@@ -12,72 +12,95 @@ from augmask.augmentation.completions import CompletionPlan
 from augmask.errors import UsageError, did_you_mean
 from augmask.validation import ValueSpec
 
-# The paper's names: the rule that fills holes, and the cells that the loss counts.
+# The paper's names: the augmenter, and the cells that the loss counts.
 STRATEGIES: dict[str, tuple[str, Literal["observed", "all"]]] = {
     "NoAug": ("mean", "all"),
     "AugFull": ("lgbm-s", "all"),
     "AugMask": ("lgbm-s", "observed"),
 }
 SUPERVISE = ("observed", "all")
-TIES = ("midpoint", "dequantize")
-LINKS = ("ignore", "keep")
-PRODUCTS = ("auto", "bf16", "tf32")
-FUSE = ("auto", "always", "never")
-# Compiling takes some 20 seconds on a GPU; a run should last longer than that.
-WORTH_FUSING = 5_000
-ROWS_WORTH_FUSING = 5_000_000
-CHOICES = {"ties": TIES, "links": LINKS, "matmul_precision": PRODUCTS, "compile": FUSE}
+# Compiling takes about 20 seconds on a GPU; a run should last longer than that.
+COMPILE_STEPS = 5_000
+COMPILE_ROWS = 5_000_000
+CHOICES = {
+    "ties": ("midpoint", "dequantize"),
+    "links": ("ignore", "keep"),
+    "matmul_precision": ("auto", "bf16", "tf32"),
+    "compile": ("auto", "always", "never"),
+}
 MAY_BE_ZERO = ("holdout", "patience", "warmup", "max_device_gib")
 BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-MOST = 1_000_000_000  # of anything that is counted
-# Beyond these a run is a slip of the pen, or a file that was tampered with.
+MAX_INT = 1_000_000_000
+# A larger number is a typing error, or comes from a file that was tampered with.
 AT_MOST = {
     "sampling_steps": 5_000,
     "sampling_batch": 1_000_000,
     "batch_size": 10_000_000,
+    "n": 10**11,
+    "n_draws": 10_000,
+    "ensemble": 1_000,
+    "seed": 2**64 - 1,
 }
+
+
+def check_int(name: str, value: Any, lowest: int) -> int:
+    """Return the value of an integer parameter as an int, or raise `UsageError`.
+
+    Examples
+    --------
+    >>> check_int("seed", -1, 0)
+    Traceback (most recent call last):
+    augmask.errors.UsageError: seed must be a whole number of at least 0 and at most \
+18,446,744,073,709,551,615, got -1
+    """
+    spec = ValueSpec(int, lowest=lowest, highest=AT_MOST.get(name))
+    number: int = spec.checked(name, value)
+    return number
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One frozen record; `augmask.presets` has the values.
+    """All settings of a run; `augmask.presets` has their values.
 
     Parameters
     ----------
-    ties : str
-        What equal numbers of a column are to the network: one point (`midpoint`, the
-        paper), or spread over the normal scores that they share (`dequantize`).
-    links : str
-        Columns that are nearly functions of others: learned like any (`ignore`, the
-        paper), or generated so that the relation holds as often (`keep`).
+    ties : {"midpoint", "dequantize"}
+        How equal numbers of a column are encoded: as one point (the paper), or spread
+        over the normal scores that they share.
+    links : {"ignore", "keep"}
+        Columns that are nearly functions of others are learned like any other column
+        (`ignore`, the paper), or generated such that the relation holds as often as in
+        the table (`keep`).
     batch_size, steps : int
-        Rows a step, and how many steps.
+        Rows per training step, and number of steps.
     lr, warmup, beta2, ema : float, int, float, float
         Peak learning rate, steps to reach it, decay of AdamW's second moment, decay of
-        the weight average.
+        the exponential moving average (EMA) of the weights.
     completions : str
-        How many completions of the holes are trained on: `one` (the paper), `stack:4`,
-        `cycle:10`, `anchor:30:0.8`.
+        The completions of the missing values to train on: `one` (the paper), `stack:4`,
+        `cycle:10` or `anchor:30:0.8`.
     holdout : float
-        Share of observed cells hidden from the loss to watch it on.
+        Share of observed cells excluded from the loss, to measure it on them.
     patience : int
-        Stop after so many looks at the held-out cells without progress; 0 never stops.
+        Stop after this many evaluations of the held-out cells without progress; 0
+        never stops.
     sampling_steps, solver : int, str
-        Steps of the sampler, and which of the backbone's; empty for its published one.
+        Steps of the sampler, and its solver; an empty one is the published solver of
+        the backbone.
     sampling_batch : int
         Rows generated at once.
     matmul_precision : {"auto", "bf16", "tf32"}
-        How the hidden layers multiply. `auto` is bf16 on a CUDA device that has it, and
-        elsewhere `tf32`, which on a CPU is plain float32.
+        Precision of the hidden layers' products. `auto` is bf16 on a CUDA device that
+        supports it, and elsewhere `tf32`, which on a CPU is plain float32.
     compile : {"auto", "always", "never"}
-        Whether torch compiles the loss, and the sampler's step, into fused kernels;
-        `auto` does so on a CUDA device for long runs and millions of rows.
+        Whether torch compiles the loss and the sampler's step into fused kernels;
+        `auto` does so on a CUDA device for long runs and for millions of rows.
     max_device_gib : float
-        GiB of the device that the table may take; a larger table stays in the host's
-        memory, and batches of it are gathered ahead of the training.
+        Largest table, in GiB, that is copied to the device; a larger one stays in the
+        host's memory, from which batches are prefetched.
     network : mapping
-        What the backbone is built with, by the names of its own keywords.
+        Keywords that the backbone is built with.
     """
 
     ties: str = "midpoint"
@@ -100,97 +123,97 @@ class Settings:
     network: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, kind in _kinds().items():
-            object.__setattr__(self, name, kind.checked(name, getattr(self, name)))
+        for name, spec in _specs().items():
+            object.__setattr__(self, name, spec.checked(name, getattr(self, name)))
         CompletionPlan.parse(self.completions)
 
     def compiled(self, device: str) -> bool:
-        """Whether the loss is compiled on a device of that type."""
+        """Whether to compile the loss on a device of that type."""
         if self.compile == "auto":
-            return device == "cuda" and self.steps >= WORTH_FUSING
+            return device == "cuda" and self.steps >= COMPILE_STEPS
         return self.compile == "always"
 
     def compiled_sampling(self, device: str, n: int) -> bool:
-        """Whether the step of the sampler is compiled for `n` rows."""
+        """Whether to compile the sampler's step for `n` rows."""
         if self.compile == "auto":
-            return device == "cuda" and n >= ROWS_WORTH_FUSING
+            return device == "cuda" and n >= COMPILE_ROWS
         return self.compile == "always"
 
     def replace(
         self, changes: Mapping[str, Any], network: Collection[str] | None = ()
     ) -> Settings:
-        """Return settings with some values changed; what cannot be is an error.
+        """Return settings with some values changed, after checking them.
 
         Parameters
         ----------
         changes : mapping
-            Names of settings, and of what the backbone can be built with.
-        network : mapping of str to ValueKind, or collection of str, optional
-            The latter names, and what their values may be; None when the backbone takes
-            any.
+            Settings, and keywords of the backbone.
+        network : mapping of str to ValueSpec, or collection of str, optional
+            The keywords that the backbone accepts, with their values; None if it
+            accepts any.
 
         Examples
         --------
         >>> Settings().replace({"steps": 9, "width": 32}, ["width"]).network
         {'width': 32}
         """
-        own = {name: value for name, value in changes.items() if name in _kinds()}
-        other = {}
+        own = {name: value for name, value in changes.items() if name in _specs()}
+        keywords = {}
         for name, value in changes.items():
             if name in own:
                 continue
             if network is not None and name not in network:
-                hint = did_you_mean(name, [*_kinds(), *network])
+                hint = did_you_mean(name, [*_specs(), *network])
                 raise UsageError(f"there is no setting {name!r}{hint}")
-            other[name] = _kind_in(network, name).checked(name, value)
-        return dataclasses.replace(self, **own, network={**self.network, **other})
+            keywords[name] = _network_spec(network, name).checked(name, value)
+        return dataclasses.replace(self, **own, network={**self.network, **keywords})
 
 
 def read_settings(
     texts: Mapping[str, str], network: Mapping[str, ValueSpec] | None
 ) -> dict[str, Any]:
-    """Return settings that were written as text, each as what it may be.
+    """Parse settings that were written as text, each by its own type.
 
     Parameters
     ----------
-    texts : mapping
-        Of names, known or not, to text.
-    network : mapping of str to ValueKind, optional
-        What the backbone can be built with.
+    texts : mapping of str to str
+        Names, known or not, and values.
+    network : mapping of str to ValueSpec, optional
+        The keywords of the backbone.
 
     Examples
     --------
     >>> read_settings({"lr": "1", "anneal": "no"}, {"anneal": ValueSpec(bool)})
     {'lr': 1.0, 'anneal': False}
     """
-    own = _kinds()
+    own = _specs()
     return {
-        name: (own.get(name) or _kind_in(network, name)).read(text)
+        name: (own.get(name) or _network_spec(network, name)).read(text)
         for name, text in texts.items()
     }
 
 
 @cache
-def _kinds() -> dict[str, ValueSpec]:
-    """Return the plain settings and what each may be."""
-    found = {}
+def _specs() -> dict[str, ValueSpec]:
+    """Return the valid values of every setting but `network`."""
+    specs = {}
     for each in dataclasses.fields(Settings):
         if each.name == "network":
             continue
-        kind = ValueSpec(TYPES[str(each.type)], CHOICES.get(each.name, ()))
-        if kind.plain in (int, float):
+        spec = ValueSpec(TYPES[str(each.type)], CHOICES.get(each.name, ()))
+        if spec.plain in (int, float):
             may_be_zero = each.name in MAY_BE_ZERO
-            kind = dataclasses.replace(
-                kind,
+            spec = dataclasses.replace(
+                spec,
                 lowest=0 if may_be_zero else None,
                 above=None if may_be_zero else 0,
-                highest=AT_MOST.get(each.name, MOST) if kind.plain is int else None,
+                highest=AT_MOST.get(each.name, MAX_INT) if spec.plain is int else None,
                 below=BELOW.get(each.name),
             )
-        found[each.name] = kind
-    return found
+        specs[each.name] = spec
+    return specs
 
 
-def _kind_in(network: Collection[str] | None, name: str) -> ValueSpec:
+def _network_spec(network: Collection[str] | None, name: str) -> ValueSpec:
     known = network if isinstance(network, Mapping) else {}
     return known.get(name) or ValueSpec()

@@ -1,4 +1,4 @@
-"""Which device to work on, and how it multiplies."""
+"""Choose the device and the precision of its matrix products."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from augmask.errors import UsageError
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the device of that name; `auto` takes CUDA, then MPS, then the CPU."""
+    """Return the device of that name; `auto` prefers CUDA, then MPS, then the CPU."""
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        resolved = torch.device(device)
     except RuntimeError as error:
         raise UsageError(
             f"device must be 'auto', 'cpu', 'cuda' or 'mps', got {device!r}"
         ) from error
-    present = {
+    available = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
     }
-    if not present.get(found.type, False):
+    if not available.get(resolved.type, False):
         raise UsageError(
             f"device {device!r} is not available on this machine; use device='auto'"
         )
-    return found
+    return resolved
 
 
-def uses_bf16(products: str, device: torch.device) -> bool:
-    """Whether hidden layers multiply in bfloat16, see `Settings.products`."""
-    if products == "auto" and device.type == "cuda":
-        # older ones know the type, and are slow with it
+def uses_bf16(matmul_precision: str, device: torch.device) -> bool:
+    """Whether hidden layers multiply in bfloat16; see `Settings.matmul_precision`."""
+    if matmul_precision == "auto" and device.type == "cuda":
+        # older GPUs support bfloat16 but are slow with it
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    return products == "bf16"
+    return matmul_precision == "bf16"
 
 
 @contextmanager
-def fast_matmul(device: torch.device) -> Iterator[None]:
-    """Allow TF32 matrix products on CUDA for a while, and put the setting back."""
+def allow_tf32(device: torch.device) -> Iterator[None]:
+    """Context manager: allow TF32 matrix products on CUDA."""
     if device.type != "cuda":
         yield
         return

@@ -1,7 +1,7 @@
-"""What can go wrong, as a small tree.
+"""The exceptions and warnings of augmask, and helpers for their messages.
 
-Every message follows one rule: state the rule, the value that broke it, the column,
-and the fix. `exit_code` is what the command line returns for the error.
+A message names what is wrong, the value and the column, and what to do about it, in one
+sentence. `exit_code` is what the command line returns for an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown word.
+    """Return the end of a message about an unknown word.
 
     Examples
     --------
@@ -29,31 +29,50 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known: {listed}"
 
 
-def shown(value: object, most: int = 60) -> str:
-    """Return a value as it is shown in a message: short, whatever it is.
+def brief_repr(value: object, most: int = 60) -> str:
+    """Return a repr of at most `most` characters, for messages.
 
     Examples
     --------
-    >>> shown(-3), shown("x" * 99, 10), shown(10**5000)
+    >>> brief_repr(-3), brief_repr("x" * 99, 10), brief_repr(10**5000)
     ('-3', "'xxxxxx...", 'a number of 16610 bits')
     """
     if isinstance(value, int) and value.bit_length() > 100:
-        # Python refuses to write very long numbers out
+        # Python refuses to write out very long numbers
         return f"a number of {value.bit_length()} bits"
     try:
         text = repr(value)
     except ValueError:
-        # such a number within a list
+        # a very long number within a list
         return f"a {type(value).__name__} with a number of very many digits"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def not_fitted(estimator: object) -> Exception:
+    """Return scikit-learn's `NotFittedError` about an object without a `fit` so far.
+
+    scikit-learn is imported here because importing augmask must not take that long.
+
+    Examples
+    --------
+    >>> class Model: ...
+    >>> raise not_fitted(Model())
+    Traceback (most recent call last):
+    sklearn.exceptions.NotFittedError: this Model is not fitted yet; call fit first
+    """
+    from sklearn.exceptions import NotFittedError
+
+    name = type(estimator).__name__
+    error: Exception = NotFittedError(f"this {name} is not fitted yet; call fit first")
+    return error
+
+
 class AugMaskWarning(UserWarning):
-    """Something about a table that its owner should know; work goes on."""
+    """Something about a table that its owner should know; the work continues."""
 
 
 class AugMaskError(Exception):
-    """Base of everything that augmask raises on purpose."""
+    """Base class of the errors that augmask raises on purpose."""
 
     exit_code = 3
 
@@ -77,13 +96,7 @@ class SchemaError(DataError):
 
 
 class ArtifactError(DataError):
-    """A model file is damaged, foreign or of a newer format."""
-
-
-class NotFittedError(AugMaskError, AttributeError):
-    """A method that needs a fitted model was called before `fit`."""
-
-    exit_code = 2
+    """A model file or checkpoint is damaged, foreign or of another format."""
 
 
 class TrainingDiverged(AugMaskError, RuntimeError):

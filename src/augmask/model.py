@@ -1,110 +1,121 @@
-"""`AugMask`: the whole path behind `fit`, `sample`, `save` and `load`. Wiring only."""
+"""`AugMask`: fit, sample, impute, save and load; `fit_many` for several models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from augmask.artifact import read_artifact, write_artifact
-from augmask.augmentation.base import Augmenter
+from augmask.augmentation import Augmenter
+from augmask.config import check_int
 from augmask.device import resolve_device
-from augmask.errors import (
-    ArtifactError,
-    NotFittedError,
-    UsageError,
-)
+from augmask.errors import TrainingDiverged, UsageError, not_fitted
 from augmask.files import check_writable
+from augmask.fitted_state import FittedState, read_model, write_model
 from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
-from augmask.prepare import FitSetup, prepare_fit, whole_number
+from augmask.prepare import FitSetup, TimeBudget, fingerprint, is_auto, prepare_fit
 from augmask.progress import Progress, silent
-from augmask.sample.constraints import Constraint
 from augmask.sample.generate import (
+    add_missing_values,
     adjusted_missing_model,
     check_missing,
     generate,
-    holed,
 )
+from augmask.sample.imputations import Imputations
 from augmask.sample.impute import impute
-from augmask.sample.multiple import Imputations
-from augmask.sample.source import Source
-from augmask.sample.stream import check_output, write_frames
-from augmask.store import Stored, fingerprint, packed, restore
+from augmask.sample.row_generator import RowGenerator
+from augmask.sample.write import check_output, write_frames
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.loop import Run, all_or_raise, train, train_many
+from augmask.train.loop import TrainingRun, all_or_raise, train, train_many
 
 
 class AugMask(BaseEstimator):  # type: ignore[misc]
-    """Learn the joint law of an incomplete table; generate complete rows from it.
+    """Diffusion model of an incomplete table that generates complete rows.
 
-    Every hole is filled with draws from a conditional model of its column, so that the
-    denoiser gets whole rows, and the denoising loss counts observed cells only: holes
-    are uncertain context, never targets.
+    An augmenter completes every row with draws from conditional models of the missing
+    values, so that the denoiser sees complete rows. The denoising loss counts observed
+    cells only: completed values serve as context and are never targets.
 
     Parameters
     ----------
-    backbone : str, callable or module
-        The diffusion model: `cdtd`, `tabdiff`, `tabddpm`, or one of your own: a class
-        or function that is called with a `Layout`, or a module that is copied.
-    augmenter : str or Augmenter
-        The rule that fills holes: `zero`, `mean`, `noise`, `ecdf`, `mice`, `lgbm-d`,
-        `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, `hyperimpute`, or an object with
-        `fit` and `draw`. `auto` takes `lgbm-s`.
-    supervise : {"observed", "all"}
-        Which cells the loss counts. `mean` with `all` is the paper's NoAug, `lgbm-s`
-        with `all` its AugFull, `lgbm-s` with `observed` its AugMask.
-    preset : {"auto", "paper", "best", "balanced", "fast"}
-        Sizes and budgets; `auto` takes `best` on a GPU and `fast` on a CPU.
+    backbone : str, callable or module, default="cdtd"
+        The diffusion model: `cdtd`, `tabdiff`, `tabddpm`, or your own: a class or
+        function that is called with a `Layout`, or a module, which is copied.
+    augmenter : str or Augmenter, default="auto"
+        What completes missing values during training: `zero`, `mean`, `noise`, `ecdf`,
+        `mice`, `lgbm-d`, `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, `hyperimpute`, or
+        an object with the methods `fit` and `draw`. `auto` is `lgbm-s`.
+    supervise : {"observed", "all"}, default="observed"
+        The cells that the loss counts. The paper's AugMask is `lgbm-s` with `observed`,
+        its AugFull is `lgbm-s` with `all`, its NoAug is `mean` with `all`.
+    preset : {"auto", "paper", "best", "balanced", "fast"}, default="auto"
+        Network size and training budget. `auto` is `best` on a GPU and `fast` on a CPU,
+        adapted to the table if it is small.
     options : mapping, optional
-        Single settings that differ from the preset's, see `augmask.config.Settings`,
-        and keywords of the backbone.
-    seed : int
+        Settings that differ from the preset's (see `augmask.config.Settings`), and
+        keywords of the backbone: ``{"steps": 8000, "width": 512}``.
+    seed : int, default=0
         The same seed gives the same model on the same CPU.
-    device : str
+    device : str, default="auto"
         `auto`, `cpu`, `cuda` or `mps`.
-    ensemble : int or "auto"
-        How many models to train from different starts; rows come from each in turn. On
-        a GPU they train as one. `auto` is 1, but several with preset `auto` where the
-        table is small and `options` do not set the steps.
+    ensemble : int or "auto", default="auto"
+        How many networks to train from different seeds; rows come from each in turn. A
+        GPU trains them at once. `auto` is 1, except for small tables with preset
+        `auto`, unless `options` set the steps.
 
     Attributes
     ----------
     schema_ : Schema
-        What each column was taken for, and why.
+        The kind of each column, and why it was chosen.
     settings_ : Settings
-        The settings that were used.
+        The settings in use.
+    preset_ : str
+        The preset in use.
     augmenter_ : str or Augmenter
-        The rule that was used.
+        The augmenter in use.
     ensemble_ : int
-        How many models were trained.
+        The number of networks.
     training_ : dict
-        What happened: the step that was kept, restarts, seconds, why it stopped, and
-        `chosen`, what preset `auto` changed for the size of the table and why.
+        Summary of the training: `best_step`, the step whose weights were kept,
+        `restarts`, `seconds`, `stopped`, the reason for its end, `members`, and
+        `chosen`, what preset `auto` changed for the size of the table.
     history_ : DataFrame
-        Loss, held-out loss, learning rate and time along the training, and what the
-        backbone tells of its learned noise schedule.
-    holes_ : MissingModel
-        Which cells of a row one would have seen.
-    rules_ : tuple
-        What every sampled row keeps.
+        Loss, loss on held-out cells, learning rate and time along the training, and the
+        learned noise schedule of backbones that have one.
+    missing_model_ : MissingModel
+        Fitted model of P(observed | row), which `sample(missing="learned")` draws from.
+    constraints_ : tuple of Constraint
+        What every generated row satisfies.
+    backbone_ : module
+        The trained network, or an ensemble of networks.
+    codec_, layout_ : Codec, Layout
+        The encoding of rows, and the features that the network was built for.
+
+    See Also
+    --------
+    load : Read a model that `save` wrote.
+    fit_many : Fit several models at the same time.
+    AugMaskImputer : scikit-learn transformer that imputes missing values.
 
     Examples
     --------
     >>> import pandas as pd
     >>> df = pd.DataFrame({"x": [1, None, 2.5, 3] * 5, "y": ["a", "b", None, "b"] * 5})
     >>> model = AugMask(augmenter="ecdf", preset="fast", options={"steps": 3})
-    >>> model.fit(df).sample(2).isna().any().any()
-    np.False_
+    >>> rows = model.fit(df).sample(100)
+    >>> rows.shape, int(rows.isna().sum().sum())
+    ((100, 2), 0)
+    >>> int(model.sample(5, where={"y": "a"})["y"].eq("a").sum())
+    5
+    >>> int(model.impute(df).isna().sum().sum())
+    0
     """
-
-    constraints_: tuple[Constraint, ...]
-    _adjusted_missing_model: MissingModel | None
-    _given: dict[str, Any]
 
     def __init__(
         self,
@@ -129,106 +140,118 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         data: Any,
+        *,
         schema: Any = None,
+        constraints: Any = None,
         max_minutes: float | None = None,
         checkpoint: str | Path | None = None,
-        progress: Progress = silent,
-        constraints: Any = None,
         private_extremes: bool = False,
+        progress: Progress = silent,
     ) -> Self:
         """Learn from an incomplete table.
 
         Parameters
         ----------
         data : DataFrame, polars frame, Arrow table or path
-            The table; holes are NaN, None, NaT or declared codes.
+            The table. Missing values are NaN, None, NaT or codes that the schema
+            declares.
         schema : Schema, path, or mapping of column name to kind or settings, optional
-            What to believe about columns instead of what is inferred.
+            Overrides what is inferred about columns: ``{"zip": "category"}``.
+        constraints : sequence, optional
+            What every generated row must satisfy: an order of columns
+            (``"start <= end"``), a list of columns that occur only in observed
+            combinations, or a function from a frame to one boolean per row. The table
+            is checked as well.
         max_minutes : float, optional
             Wall-clock budget of the whole call.
         checkpoint : path, optional
-            Training is saved here now and then, and goes on from here when the file
-            exists and belongs to the same data, settings and seed.
-        progress : callable
-            Called as `progress(phase, done, total, numbers)`.
-        constraints : sequence, optional
-            What every generated row keeps: an order of columns ("start <= end"), a
-            list of columns that come only in combinations that were seen, or a
-            function from a frame to one boolean per row. The table is checked.
-        private_extremes : bool
-            Learn neither levels that fewer than 5 rows have nor the exact extremes of
-            numbers and dates, which a model file otherwise names (docs/security.md).
+            The training is saved here about once a minute. If the file exists and
+            belongs to the same data, settings and seed, training resumes from it.
+        private_extremes : bool, default=False
+            Learn neither levels of fewer than 5 rows nor the exact extremes of numbers
+            and dates, which a model file otherwise contains (docs/security.md).
+        progress : callable, optional
+            Called as ``progress(phase, done, total, numbers)``.
+
+        Returns
+        -------
+        AugMask
+            The fitted model itself.
 
         Notes
         -----
-        In a program that torchrun started as several processes, all of them call `fit`
-        with the same arguments and train together; the first reports and warns, and
-        all end with the same model.
+        If torchrun started the program as several processes, all of them must call
+        `fit` with the same arguments. They train together, the first one reports and
+        warns, and all end with the same model.
         """
-        with parallel.joined():
-            report = progress if parallel.leads() else silent
+        with parallel.process_group():
+            report = progress if parallel.is_main_process() else silent
             if checkpoint is not None:
                 check_writable(checkpoint)
-                if self.ensemble not in (1, "auto"):
+                if (
+                    not is_auto(self.ensemble)
+                    and check_int("ensemble", self.ensemble, 1) > 1
+                ):
                     raise UsageError(
                         "a checkpoint holds one model, got "
-                        f"ensemble={self.ensemble!r}; leave one of them out"
+                        f"ensemble={self.ensemble!r}; leave out one of the two"
                     )
-            alone = checkpoint is not None
-            given = (self, data, schema, max_minutes, report, constraints)
-            ready = prepare_fit(*given, alone, private_extremes)
-            saved = self._checkpoint(checkpoint, ready)
-            if len(ready.trainers) == 1:
-                runs = [train(ready.trainer, ready.seconds, report, saved)]
-            else:
-                found = train_many(ready.trainers, report, ready.seconds)
-                runs = all_or_raise(found)
-            self._take(ready, runs)
-        return self
-
-    def _take(self, ready: FitSetup, runs: Sequence[Run]) -> None:
-        """Keep what was learned."""
-        if not all(run.history for run in runs):
-            raise UsageError(
-                f"max_minutes={ready.max_minutes} ended before the first training "
-                "step; give more, or choose a faster augmenter"
+            budget = TimeBudget(max_minutes)
+            setup = prepare_fit(
+                self,
+                data,
+                schema=schema,
+                constraints=constraints,
+                private_extremes=private_extremes,
+                single=checkpoint is not None,
+                progress=report,
             )
-        self._set_fitted(ready)
-        # what is set from now on is for the next fit
-        self._given = self.get_params(deep=False)
-        self._set_runs(runs)
-        self.ensemble_ = len(runs)
-        self.training_["members"] = len(runs)
-        self.training_["chosen"] = ready.choice.told
-        self._set_wishes(ready.holes, ready.constraints)
+            seconds = budget.seconds_left()
+            if len(setup.trainers) > 1:
+                runs = all_or_raise(train_many(setup.trainers, report, seconds))
+            else:
+                saved = self._checkpoint(checkpoint, setup)
+                runs = [train(setup.trainer, seconds, report, saved)]
+            self._finish(setup, runs, budget)
+        return self
 
     def sample(
         self,
         n: int | None = None,
-        seed: int = 0,
-        progress: Progress = silent,
+        *,
         where: Any = None,
         missing: Literal["learned"] | None = None,
+        seed: int = 0,
+        progress: Progress = silent,
     ) -> pd.DataFrame:
-        """Return `n` rows with the recovered dtypes, complete unless asked otherwise.
+        """Generate `n` rows with the column types of the table.
 
         Parameters
         ----------
         n : int
-            May be left out when `where` is a frame.
-        seed : int
-            The same seed gives the same rows; another seed gives others.
-        progress : callable
+            May be left out if `where` is a frame.
         where : mapping, str or frame, optional
-            Which rows: ``{"sex": "F", "age": (30, 40), "city": ["A", "B"]}``, or the
-            same as text, ``'sex == "F" and 30 <= age <= 40'``; a frame of partial rows
-            is completed row by row. `attrs["where"]` of the result says what share of
-            rows satisfies it of its own accord.
+            A condition on the rows: ``{"sex": "F", "age": (30, 40), "city": ["A",
+            "B"]}``, or the same as text, ``'sex == "F" and 30 <= age <= 40'``. A frame
+            of partial rows is completed row by row. `attrs["where"]` of the result
+            holds the share of unconditional rows that satisfy the condition.
         missing : {"learned"}, optional
-            Draw holes like those of the learned table into the rows. Whole numbers
-            with holes are float64 then, and booleans objects, as pandas has them.
+            Rows are complete by default. "learned" removes values like those missing
+            from the table; then integers with missing values are float64 and booleans
+            are objects, as in pandas.
+        seed : int, default=0
+            The same seed gives the same rows.
+        progress : callable, optional
+
+        Returns
+        -------
+        DataFrame
         """
-        frames = list(self.sample_batches(n, seed, progress, where, missing))
+        frames = list(
+            self.sample_batches(
+                n, where=where, missing=missing, seed=seed, progress=progress
+            )
+        )
         table = pd.concat(frames, ignore_index=True)
         table.attrs = frames[-1].attrs
         return table
@@ -236,108 +259,178 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     def sample_batches(
         self,
         n: int | None = None,
-        seed: int = 0,
-        progress: Progress = silent,
+        *,
         where: Any = None,
         missing: Literal["learned"] | None = None,
+        seed: int = 0,
+        progress: Progress = silent,
     ) -> Iterator[pd.DataFrame]:
-        """Return `n` rows as an iterator of frames, for tables larger than memory."""
+        """Generate `n` rows as an iterator of frames, for tables larger than memory.
+
+        The parameters are those of `sample`, and so are the rows.
+        """
         source = self._source(seed)
         if n is not None:
-            n = whole_number("n", n, 1)
+            n = check_int("n", n, 1)
         check_missing(missing)
         frames = generate(source, n, where, self.constraints_, progress)
-        return frames if missing is None else holed(frames, self._suited(), seed)
-
-    def _suited(self) -> MissingModel:
-        """Return the learned holes, suited to the rows that this model gives."""
-        if self._adjusted_missing_model is None:
-            source = self._source(self.seed)
-            self._adjusted_missing_model = adjusted_missing_model(
-                source, self.constraints_, self.missing_model_
-            )
-        return self._adjusted_missing_model
-
-    def _source(self, seed: int) -> Source:
-        """Return what rows are drawn from, on the device of this model."""
-        self._check_fitted()
-        seed = whole_number("seed", seed, 0)
-        device = resolve_device(self.device)
-        self.backbone_.to(device)
-        return Source(self.backbone_, self.codec_, self.settings_, device, seed)
+        return (
+            frames
+            if missing is None
+            else add_missing_values(frames, self._adjusted(), seed)
+        )
 
     def sample_to(
         self,
         path: str | Path,
         n: int | None = None,
-        seed: int = 0,
-        progress: Progress = silent,
+        *,
         where: Any = None,
         missing: Literal["learned"] | None = None,
         csv_safe: bool = False,
+        seed: int = 0,
+        progress: Progress = silent,
     ) -> int:
-        """Write `n` rows to a CSV, Parquet or Feather file with constant memory.
+        """Write `n` generated rows to a file, in constant memory.
 
-        `csv_safe` puts an apostrophe before texts that a spreadsheet would run.
+        Parameters
+        ----------
+        path : str or Path
+            A CSV, Parquet or Feather file; its name tells which.
+        n, where, missing, seed, progress
+            As in `sample`.
+        csv_safe : bool, default=False
+            Prefix texts that a spreadsheet would run as formulas with an apostrophe.
+
+        Returns
+        -------
+        int
+            The number of rows written.
         """
         check_output(path)
         source = self._source(seed)
         if n is None or where is not None or missing is not None or self.constraints_:
-            frames = self.sample_batches(n, seed, progress, where, missing)
+            frames = self.sample_batches(
+                n, where=where, missing=missing, seed=seed, progress=progress
+            )
             return write_frames(frames, path, csv_safe=csv_safe)
-        # what is plain can be decoded while the next rows are drawn
-        batches = source.batches(whole_number("n", n, 1), progress)
-        return write_frames(batches, path, source.frame_of, csv_safe)
+        # unconditional rows can be decoded while the next ones are generated
+        batches = source.batches(check_int("n", n, 1), progress)
+        return write_frames(batches, path, source.decode_batch, csv_safe)
 
     def impute(
-        self, data: Any, n_draws: int = 1, seed: int = 0, progress: Progress = silent
+        self,
+        data: Any,
+        *,
+        n_draws: int = 1,
+        seed: int = 0,
+        progress: Progress = silent,
     ) -> pd.DataFrame | Imputations:
-        """Fill the holes of any rows of such a table; all other cells stay.
+        """Fill missing values given the observed cells of each row.
 
         Parameters
         ----------
         data : DataFrame, polars frame, Arrow table or path
-            Rows with holes, whether they were learned from or not.
-        n_draws : int
-            How many completions; each hole is drawn given the row's other cells.
-        seed : int
-            The same seed gives the same completions.
-        progress : callable
+            Rows with the columns of the table, whether the model was fitted to them or
+            not. Observed cells stay as they are.
+        n_draws : int, default=1
+            Number of imputations to draw.
+        seed : int, default=0
+            The same seed gives the same imputations.
+        progress : callable, optional
 
         Returns
         -------
         DataFrame or Imputations
-            One frame, or a sequence of several with `summary` and `long`.
-            `attrs["filled"]` of a frame says how many cells were.
+            A completed frame, or for `n_draws` above 1 a sequence of them with the
+            methods `summary` and `long`. `attrs["filled"]` of a frame counts the
+            imputed cells.
         """
         source = self._source(seed)
-        n_draws = whole_number("n_draws", n_draws, 1)
-        found = impute(data, source, n_draws, progress)
-        return found[0] if n_draws == 1 else found
+        n_draws = check_int("n_draws", n_draws, 1)
+        imputations = impute(data, source, n_draws, progress)
+        return imputations[0] if n_draws == 1 else imputations
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one `.augmask` file: JSON and plain arrays, no pickle.
+        """Write the model to one file of plain arrays and JSON, without pickle.
 
-        The file holds no clock times, so the same table, settings and seed give the
-        same bytes; `history_` of a loaded model has no column `seconds`. It has the
-        parameters that the model was fitted with, but for the device. A backbone of
-        your own is named in the file, and handed to `load` again; so is a rule.
+        The file holds the parameters of the fit, except for the device. It holds no
+        clock times, so the same table, settings and seed give the same bytes, and
+        `history_` of a loaded model has no column `seconds`. Custom backbones and
+        Python constraints must be passed to `load` again.
+
+        Parameters
+        ----------
+        path : str or Path
+            By convention it ends in `.augmask`.
         """
         self._check_fitted()
-        stored = Stored(
-            self._given,
-            self.augmenter_,
-            self.settings_,
-            self.preset_,
-            self.layout_,
-            self.codec_,
-            self.backbone_,
-            self.history_,
-            self.training_,
-            self.missing_model_,
-            self.constraints_,
-        )
-        write_artifact(path, *packed(stored))
+        write_model(path, self._state)
+
+    # -- fitted attributes ------------------------------------------------------
+
+    def _set_state(self, state: FittedState) -> None:
+        """Set all fitted attributes; `fit` and `load` both end here."""
+        self._state = state
+        self.schema_ = state.codec.schema
+        self.settings_ = state.settings
+        self.preset_ = state.preset
+        self.augmenter_ = state.augmenter
+        self.ensemble_ = int(state.training["members"])
+        self.training_ = dict(state.training)
+        self.history_ = state.history
+        self.missing_model_ = state.missing_model
+        self.constraints_ = state.constraints
+        self.backbone_ = state.backbone
+        self.codec_ = state.codec
+        self.layout_ = state.layout
+        self._adjusted_missing_model: MissingModel | None = None
+
+    def _finish(
+        self, setup: FitSetup, runs: Sequence[TrainingRun], budget: TimeBudget
+    ) -> None:
+        """Become the model that these runs have trained."""
+        if not all(run.history for run in runs):
+            raise budget.used_up("before the first training step")
+        self._set_state(setup.state.with_runs(runs))
+
+    def _checkpoint(
+        self, path: str | Path | None, setup: FitSetup
+    ) -> Checkpoint | None:
+        if path is None:
+            return None
+        state = setup.state
+        parts = [self.backbone, state.augmenter, self.supervise, self.seed]
+        return Checkpoint(path, fingerprint(parts, state.settings, setup.table))
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "backbone_"):
+            raise not_fitted(self)
+
+    def _source(self, seed: int) -> RowGenerator:
+        """Return the generator of rows, on the device of this model."""
+        self._check_fitted()
+        seed = check_int("seed", seed, 0)
+        device = resolve_device(self.device)
+        self.backbone_.to(device)
+        return RowGenerator(self.backbone_, self.codec_, self.settings_, device, seed)
+
+    def _adjusted(self) -> MissingModel:
+        """Return the missingness model, adjusted to the rows that this model makes."""
+        if self._adjusted_missing_model is None:
+            self._adjusted_missing_model = adjusted_missing_model(
+                self._source(self.seed), self.constraints_, self.missing_model_
+            )
+        return self._adjusted_missing_model
+
+    # -- scikit-learn and notebooks ---------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
 
     def _repr_html_(self) -> str:
         rows = [(key, value) for key, value in self.get_params().items()]
@@ -347,7 +440,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             (
                 "learned",
                 f"{len(self.schema_)} columns, preset {self.preset_}, "
-                f"holes filled by {self.augmenter_}",
+                f"missing values completed by {self.augmenter_}",
             ),
             ("kept step", self.training_["best_step"]),
             ("loss", f"{self.history_['loss'].iloc[-1]:.4f}"),
@@ -355,79 +448,135 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         return html_table("AugMask, fitted", (), rows)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        # scikit-learn would draw its own diagram, which knows nothing of the training.
+        # scikit-learn's own diagram does not show the training
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
-
-    # -- the parts of fit -------------------------------------------------------
-
-    def _checkpoint(
-        self, path: str | Path | None, ready: FitSetup
-    ) -> Checkpoint | None:
-        if path is None:
-            return None
-        facts = [self.backbone, ready.augmenter, self.supervise, self.seed]
-        return Checkpoint(path, fingerprint(facts, ready.settings, ready.table))
-
-    def _set_fitted(self, made: FitSetup | Stored) -> None:
-        self.codec_, self.schema_ = made.codec, made.codec.schema
-        self.layout_ = made.layout
-        self.backbone_ = made.backbone
-        self.settings_, self.preset_ = made.settings, made.preset
-        self.augmenter_ = made.augmenter
-
-    def _set_runs(self, runs: Sequence[Run]) -> None:
-        frames = [pd.DataFrame(run.history) for run in runs]
-        if len(runs) > 1:
-            frames = [frame.assign(member=i) for i, frame in enumerate(frames)]
-        self.history_ = pd.concat(frames, ignore_index=True).astype("float64")
-        self.training_ = {
-            "best_step": max(run.best_step for run in runs),
-            "restarts": sum(run.restarts for run in runs),
-            "seconds": max(run.seconds for run in runs),
-            "stopped": runs[0].stopped,
-        }
-
-    def _set_wishes(
-        self, holes: MissingModel, constraints: tuple[Constraint, ...]
-    ) -> None:
-        self.missing_model_ = holes
-        self._adjusted_missing_model = None
-        self.constraints_ = constraints
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "backbone_"):
-            raise NotFittedError("this AugMask is not fitted yet; call fit first")
 
 
 def load(
     path: str | Path,
+    *,
     device: str = "auto",
     backbone: Any = None,
     constraints: Sequence[Any] = (),
 ) -> AugMask:
-    """Read a model file; nothing in it is executed.
+    """Read a model that `AugMask.save` wrote; nothing in the file is executed.
 
     Parameters
     ----------
     path : str or Path
-    device : str
-        Where to sample; a model trained on a GPU loads on a CPU.
+    device : str, default="auto"
+        Where to generate rows; a model trained on a GPU loads on a CPU.
     backbone : callable or module, optional
-        The backbone that the model was made with, if it was one of your own: a file
-        cannot carry code.
+        The custom backbone that the model was fitted with; files hold no code.
     constraints : sequence of callable
-        The functions among the rules that the model was fitted with.
+        The Python functions among the constraints that the model was fitted with.
+
+    Returns
+    -------
+    AugMask
+        The fitted model. It has the parameters of its fit, so `clone` of it trains the
+        same model again.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is absent, damaged, foreign or of another format.
+
+    Examples
+    --------
+    >>> import pandas as pd, tempfile
+    >>> df = pd.DataFrame({"x": [1, None, 2.5, 3] * 5, "y": ["a", "b", None, "b"] * 5})
+    >>> model = AugMask(augmenter="ecdf", preset="fast", options={"steps": 3}).fit(df)
+    >>> path = Path(tempfile.mkdtemp(), "model.augmask")
+    >>> model.save(path)
+    >>> load(path).sample(9).equals(model.sample(9))
+    True
     """
-    manifest, arrays = read_artifact(path)
-    stored = restore(path, manifest, arrays, backbone, constraints)
-    try:
-        model = AugMask(**stored.parameters, device=device)
-    except TypeError as error:
-        raise ArtifactError(f"{path} does not hold together: {error}") from error
-    model._set_fitted(stored)
-    model._given = model.get_params(deep=False)
-    model.ensemble_ = int(stored.training["members"])
-    model.history_ = stored.history
-    model.training_ = stored.training
-    model._set_wishes(stored.holes, stored.constraints)
+    state = read_model(path, backbone, constraints)
+    model = AugMask(**state.parameters, device=device)
+    model._set_state(state)
     return model
+
+
+def fit_many(
+    models: Sequence[AugMask],
+    tables: Sequence[Any],
+    *,
+    schema: Any = None,
+    constraints: Any = None,
+    max_minutes: float | None = None,
+    progress: Progress = silent,
+) -> list[AugMask]:
+    """Fit each model to its table, all at the same time on one device.
+
+    A single network of this size leaves most of a GPU idle; a CPU gains nothing. The
+    models take training steps in turn, each on a CUDA stream of its own. Every model
+    becomes what its own `fit` would have made of it: bit for bit on a CPU, up to
+    rounding on a GPU.
+
+    Parameters
+    ----------
+    models : sequence of AugMask
+        With any strategies, seeds and backbones.
+    tables : sequence
+        One for each model, see `AugMask.fit`; they may be the same object.
+    schema : Schema, path or mapping, optional
+        Of all tables.
+    constraints : sequence, optional
+        Of all tables.
+    max_minutes : float, optional
+        Wall-clock budget of the whole call.
+    progress : callable, optional
+
+    Returns
+    -------
+    list of AugMask
+        The same models, fitted.
+
+    Raises
+    ------
+    TrainingDiverged
+        If a training failed for good; all other models are fitted then.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> df = pd.DataFrame({"x": [1, None, 2.5, 3] * 5, "y": ["a", "b", None, "b"] * 5})
+    >>> options = {"steps": 3}
+    >>> models = [
+    ...     AugMask(augmenter="ecdf", preset="fast", options=options, seed=seed)
+    ...     for seed in (0, 1)
+    ... ]
+    >>> [len(model.sample(2)) for model in fit_many(models, [df, df])]
+    [2, 2]
+    """
+    if len(models) != len(tables):
+        raise UsageError(
+            f"every model needs a table, got {len(models)} models and "
+            f"{len(tables)} tables"
+        )
+    if len({id(model) for model in models}) < len(models):
+        raise UsageError("a model occurs twice; pass a clone of it")
+    if parallel.launched_by_torchrun():
+        raise UsageError(
+            "models that are fitted together share one device; start without torchrun"
+        )
+    budget = TimeBudget(max_minutes)
+    setups = [
+        prepare_fit(
+            model, table, schema=schema, constraints=constraints, progress=progress
+        )
+        for model, table in zip(models, tables, strict=True)
+    ]
+    trainers = [trainer for setup in setups for trainer in setup.trainers]
+    runs = iter(train_many(trainers, progress, budget.seconds_left()))
+    errors: list[TrainingDiverged | UsageError] = []
+    for model, setup in zip(models, setups, strict=True):
+        own = list(islice(runs, len(setup.trainers)))
+        try:
+            model._finish(setup, all_or_raise(own), budget)
+        except (TrainingDiverged, UsageError) as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return list(models)

@@ -1,4 +1,4 @@
-"""Small HTML tables, for objects that show themselves in a notebook."""
+"""HTML tables for objects in a notebook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 def html_table(
     caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]
 ) -> str:
-    """Return a table that loads nothing and runs nothing; every text is escaped.
+    """Return a plain HTML table without scripts or links; every text is escaped.
 
     Examples
     --------

@@ -1,13 +1,15 @@
-"""From a table and the parameters of a model to a trainer that is ready to run."""
+"""From a table and the parameters of a model to trainers that are ready to run."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import logging
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,120 +17,160 @@ import pyarrow as pa
 import torch
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.base import Augmenter
-from augmask.augmentation.completions import CompletionPlan, Completions, complete
-from augmask.autoconfig import Choice, Size, choose
-from augmask.config import SUPERVISE, Settings
+from augmask.augmentation.completions import CompletionPlan, complete
+from augmask.config import SUPERVISE, Settings, check_int
 from augmask.device import resolve_device
 from augmask.diffusion import build_members, check_sampler, keywords_of
-from augmask.diffusion.base import Backbone, init_from_data
-from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean, shown
-from augmask.missing.learned import fit_missing_model
-from augmask.missing.model import MissingModel
-from augmask.presets import AUGMENTER, resolve_preset
-from augmask.progress import Progress
+from augmask.diffusion.base import init_from_data
+from augmask.errors import (
+    AugMaskWarning,
+    DataError,
+    UsageError,
+    brief_repr,
+    did_you_mean,
+)
+from augmask.fitted_state import FittedState, check_storable, part_name
+from augmask.missing.model import fit_missing_model
+from augmask.presets import AUGMENTER, AutoChoice, choose_for_size, resolve_preset
+from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
-from augmask.store import check_storable, fingerprint
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.frames import read_frame
+from augmask.table.functional_dependencies import (
+    with_dependencies,
+    without_dependencies,
+)
 from augmask.table.infer import infer_schema, missing_mask
-from augmask.table.link_facts import link_notes
-from augmask.table.link_search import with_links, without_links
-from augmask.table.private import without_extremes, without_traces
-from augmask.table.table import Layout, Table
+from augmask.table.notes import dependency_notes
+from augmask.table.private import anonymize_identifiers, suppress_rare_values
+from augmask.table.schema import Schema
+from augmask.table.table import Table
 from augmask.train import parallel
-from augmask.train.data import TrainingData, filled_once, hidden_cells
+from augmask.train.data import TrainingData, choose_held_out_cells, complete_once
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
 
 FEWEST_ROWS = 10
 
-# Beyond these a number is a slip of the pen that no machine could serve.
-AT_MOST = {"n": 10**11, "n_draws": 10_000, "ensemble": 1_000, "seed": 2**64 - 1}
 
+class FitSetup(NamedTuple):
+    """A model that only lacks training, its encoded table, a trainer per member."""
 
-def whole_number(name: str, value: Any, lowest: int) -> int:
-    """Return `value` as an int, or say what it should have been."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < lowest:
-        raise UsageError(
-            f"{name} must be a whole number of at least {lowest}, got {shown(value)}"
-        )
-    most = AT_MOST.get(name)
-    if most is not None and value > most:
-        raise UsageError(f"{name} must be at most {most:,}, got {shown(value)}")
-    return int(value)
-
-
-def _learnable(table: Table) -> Table:
-    """Return the table if there is something in it to learn from."""
-    if len(table) < FEWEST_ROWS:
-        raise DataError(
-            f"a table needs at least {FEWEST_ROWS} rows to learn from, got {len(table)}"
-        )
-    if table.layout.n_features == 0:
-        raise DataError(
-            "no column can be learned: all are constant, empty or identifiers; an "
-            "identifier is learned if the schema declares its kind"
-        )
-    return table
-
-
-@dataclass(frozen=True)
-class FitSetup:
-    """A trainer for every member, what they are made of, and their time."""
-
+    state: FittedState
     table: Table
-    codec: Codec
-    holes: MissingModel
-    constraints: tuple[Constraint, ...]
-    layout: Layout
-    backbone: Backbone
-    settings: Settings
-    preset: str
-    augmenter: str | Augmenter
-    choice: Choice
     trainers: tuple[Trainer, ...]
-    max_minutes: float | None
-    seconds: float | None
 
     @property
     def trainer(self) -> Trainer:
-        """The trainer of the only, or the first, model."""
+        """The trainer of the first member."""
         return self.trainers[0]
 
 
-def _filled(
-    augmenter: Any,
-    table: Table,
-    settings: Settings,
-    seed: int,
-    progress: Progress,
-) -> Completions:
-    draws = CompletionPlan.parse(settings.completions)
-    rng = stream(seed, "fill")
-    return filled_once(
-        lambda: complete(augmenter, table, draws, rng, progress), table, draws
-    )
+class TimeBudget:
+    """The wall-clock time of a call of `fit`, which starts now.
 
+    Parameters
+    ----------
+    max_minutes : float, optional
+        None for no limit.
+    """
 
-def _check_types(model: Any) -> None:
-    """Raise unless what has a name is named by text, and options are a mapping."""
-    for name in ("supervise", "preset", "device"):
-        value = getattr(model, name)
-        if not isinstance(value, str):
-            raise UsageError(f"{name} must be a text, got {shown(value)}")
-    if model.options is not None and not isinstance(model.options, Mapping):
-        raise UsageError(
-            f"options must map names of settings to values, got {shown(model.options)}"
+    def __init__(self, max_minutes: float | None) -> None:
+        if max_minutes is not None and not (
+            isinstance(max_minutes, int | float | np.number)
+            and 0 < max_minutes < float("inf")
+        ):
+            raise UsageError(
+                f"max_minutes must be above 0, got {brief_repr(max_minutes)}"
+            )
+        self.max_minutes = max_minutes
+        self._start = time.monotonic()
+
+    def seconds_left(self) -> float | None:
+        """Return what is left for training, or None; raise if nothing is."""
+        if self.max_minutes is None:
+            return None
+        elapsed = time.monotonic() - self._start
+        seconds = parallel.broadcast_value(60 * self.max_minutes - elapsed)
+        if seconds <= 0:
+            raise self.used_up("before training began")
+        return seconds
+
+    def used_up(self, when: str) -> UsageError:
+        """Return the error about a budget that is too small."""
+        return UsageError(
+            f"max_minutes={self.max_minutes} was used up {when}; give more, or choose "
+            "a faster augmenter"
         )
 
 
-def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
+def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
+    """Return a digest of a run: two runs with the same one give the same result.
+
+    Parameters
+    ----------
+    parts : sequence
+        Seeds, names, backbones and augmenters.
+    settings : Settings
+    table : Table
+    """
+    facts = [[_facts(part) for part in parts], dataclasses.asdict(settings)]
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    for array in (table.num, table.cat, table.observed):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _facts(part: Any) -> list[Any]:
+    """Return what distinguishes one backbone, augmenter or seed from another.
+
+    Not its repr, which by default holds an address that no second process has.
+    """
+    if isinstance(part, str | int):
+        return [part]
+    plain = (str, int, float, bool, type(None))
+    attributes = {} if isinstance(part, type) else getattr(part, "__dict__", {})
+    return [
+        part_name(part),
+        getattr(part, "__module__", ""),
+        sorted((k, v) for k, v in attributes.items() if isinstance(v, plain)),
+    ]
+
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is "auto"; arrays, for one, cannot be compared with text."""
+    return isinstance(value, str) and value == "auto"
+
+
+def _check_parameters(model: Any) -> None:
+    """Raise on parameters of the wrong type, before the table is read."""
+    for name in ("supervise", "preset", "device"):
+        value = getattr(model, name)
+        if not isinstance(value, str):
+            raise UsageError(f"{name} must be a text, got {brief_repr(value)}")
+    if model.options is not None and not isinstance(model.options, Mapping):
+        raise UsageError(
+            "options must map names of settings to values, got "
+            f"{brief_repr(model.options)}"
+        )
+    if model.supervise not in SUPERVISE:
+        raise UsageError(
+            f"supervise must be 'observed' or 'all', got {model.supervise!r}"
+            + did_you_mean(str(model.supervise), SUPERVISE)
+        )
+    if not is_auto(model.ensemble) and (
+        check_int("ensemble", model.ensemble, 1) > 1 and parallel.launched_by_torchrun()
+    ):
+        raise UsageError(
+            "the members of an ensemble share one device; start without torchrun"
+        )
+
+
+def _resolve_settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     """Return the name of the preset and the settings that the model asks for."""
-    name, settings, why = resolve_preset(
+    name, settings, reason = resolve_preset(
         model.preset,
         device.type,
         model.backbone if isinstance(model.backbone, str) else None,
@@ -138,127 +180,138 @@ def _settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     check_sampler(
         model.backbone, settings.sampling_steps, settings.solver, **settings.network
     )
-    log.info("preset %s (%s) on %s", name, why, device)
+    log.info("preset %s (%s) on %s", name, reason, device)
     return name, settings
 
 
-def _choice(model: Any, table: Table, device: torch.device) -> Choice:
-    """Return what the size of the table changes, if the model leaves it to us."""
+def _resolve_schema(
+    frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool
+) -> tuple[pd.DataFrame, Schema]:
+    """Return the schema, and the frame without the extremes that stay private."""
+    inferred = infer_schema(frame, schema)
+    if private_extremes:
+        frame = suppress_rare_values(frame, inferred)
+        inferred = anonymize_identifiers(infer_schema(frame, schema))
+    if links == "keep":
+        return frame, with_dependencies(frame, inferred)
+    return frame, without_dependencies(inferred)
+
+
+def _check_learnable(table: Table) -> None:
+    """Raise if there is nothing to learn from."""
+    if len(table) < FEWEST_ROWS:
+        raise DataError(
+            f"a table needs at least {FEWEST_ROWS} rows to learn from, got {len(table)}"
+        )
+    if table.layout.n_features == 0:
+        raise DataError(
+            "no column can be learned: all are constant, empty or identifiers; declare "
+            "the kind of an identifier in the schema to learn it"
+        )
+
+
+def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice:
+    """Return what preset `auto` changes for the size of the table."""
     if model.preset != "auto":
-        return Choice()
-    name = model.backbone if isinstance(model.backbone, str) else None
-    choice = choose(Size.of(table, device.type, name), model.options or ())
-    if choice.told:
-        log.info("auto: %s", choice.told)
-    for text in choice.warnings:
-        warnings.warn(text, AugMaskWarning, stacklevel=4)
+        return AutoChoice()
+    choice = choose_for_size(
+        len(table),
+        int(table.observed.sum()),
+        device.type,
+        model.backbone if isinstance(model.backbone, str) else None,
+        model.options or (),
+    )
+    if choice.reason:
+        log.info("auto: %s", choice.reason)
+    if choice.warning:
+        warnings.warn(choice.warning, AugMaskWarning, stacklevel=4)
     return choice
 
 
-def _members(asked: Any, choice: Choice, alone: bool) -> int:
-    """Return how many models are trained; `alone` if only one may be."""
-    if asked == "auto":
-        return 1 if alone else choice.ensemble or 1
-    return whole_number("ensemble", asked, 1)
-
-
-def _constraints(
-    asked: Any, frame: pd.DataFrame, codec: Codec, table: Table
+def _learn_constraints(
+    constraints: Any, frame: pd.DataFrame, codec: Codec, table: Table
 ) -> tuple[Constraint, ...]:
-    """Return the rules, checked on the observed cells of the table."""
-    constraints = read_constraints(asked, codec.schema)
-    if not constraints:
+    """Return the constraints, checked on the observed cells of the table."""
+    parsed = read_constraints(constraints, codec.schema)
+    if not parsed:
         return ()
     rows = codec.decode(table.num, table.cat, np.random.default_rng(0), derive=False)
     named = frame.rename(columns=str)[list(codec.schema.names)]
     return learn_constraints(
-        constraints, rows, ~missing_mask(named, codec.schema).to_numpy()
+        parsed, rows, ~missing_mask(named, codec.schema).to_numpy()
     )
 
 
 def prepare_fit(
     model: Any,
     data: Any,
-    schema: Any,
-    max_minutes: float | None,
-    progress: Progress,
+    *,
+    schema: Any = None,
     constraints: Any = None,
-    alone: bool = False,
     private_extremes: bool = False,
+    single: bool = False,
+    progress: Progress = silent,
 ) -> FitSetup:
-    """Read, encode and fill the table, and build what is to be trained.
+    """Read, encode and complete the table, and build networks and trainers.
 
     Parameters
     ----------
     model : AugMask
         Its parameters are read; it is not changed.
-    data, schema, max_minutes, progress, rules, private_extremes
+    data, schema, constraints, private_extremes, progress
         As in `AugMask.fit`.
-    alone : bool
-        Whether only one member may be trained unless more are asked for.
+    single : bool
+        Whether `ensemble="auto"` must give one member.
     """
-    began = time.monotonic()
-    seed = whole_number("seed", model.seed, 0)
-    if max_minutes is not None and not (
-        isinstance(max_minutes, int | float | np.number)
-        and 0 < max_minutes < float("inf")
-    ):
-        raise UsageError(f"max_minutes must be above 0, got {shown(max_minutes)}")
-    _check_types(model)
-    if model.supervise not in SUPERVISE:
-        raise UsageError(
-            f"supervise must be 'observed' or 'all', got {model.supervise!r}"
-            + did_you_mean(str(model.supervise), SUPERVISE)
-        )
-    if _members(model.ensemble, Choice(), alone) > 1 and parallel.launched():
-        raise UsageError(
-            "the members of an ensemble share one device; start without torchrun"
-        )
-    device = parallel.own_device(resolve_device(model.device))
-    preset, settings = _settings(model, device)
-    auto = isinstance(model.augmenter, str) and model.augmenter == "auto"
-    if not auto:
-        # a slip is told before the table is read
-        resolve_augmenter(model.augmenter, also=("auto",))
+    seed = check_int("seed", model.seed, 0)
+    _check_parameters(model)
+    device = parallel.local_device(resolve_device(model.device))
+    preset, settings = _resolve_settings(model, device)
+    augmenter = AUGMENTER if is_auto(model.augmenter) else model.augmenter
+    # an unknown name is an error before the table is read
+    filler = resolve_augmenter(augmenter)
 
-    frame = read_frame(data)
-    found = infer_schema(frame, schema)
-    if private_extremes:
-        frame = without_extremes(frame, found)
-        found = without_traces(infer_schema(frame, schema))
-    keep = settings.links == "keep"
-    found = with_links(frame, found) if keep else without_links(found)
-    told = link_notes(found)
-    for note in found.notes():
+    frame, resolved = _resolve_schema(
+        read_frame(data), schema, settings.links, private_extremes
+    )
+    informative = dependency_notes(resolved)
+    for note in resolved.notes():
         # nothing to act on: the relation is kept, and `inspect` shows it
-        if note in told:
+        if note in informative:
             log.info("%s", note)
         else:
             warnings.warn(note, AugMaskWarning, stacklevel=3)
-    spread = seed if settings.ties == "dequantize" else None
-    codec = Codec.fit(frame, found, spread)
-    table = _learnable(codec.encode(frame, spread))
-    choice = _choice(model, table, device)
+    tie_seed = seed if settings.ties == "dequantize" else None
+    codec = Codec.fit(frame, resolved, tie_seed)
+    table = codec.encode(frame, tie_seed)
+    _check_learnable(table)
+    choice = _adapt_to_size(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
-    members = _members(model.ensemble, choice, alone or parallel.launched())
-    fills = (choice.augmenter or AUGMENTER) if auto else model.augmenter
-    augmenter = resolve_augmenter(fills)
-    constraints = _constraints(constraints, frame, codec, table)
-    check_storable(settings, codec)
-    if parallel.size() > 1:
+    if is_auto(model.ensemble):
+        members = 1 if single or parallel.launched_by_torchrun() else choice.ensemble
+    else:
+        members = check_int("ensemble", model.ensemble, 1)
+    learned = _learn_constraints(constraints, frame, codec, table)
+    check_storable(codec.schema)
+    if parallel.world_size() > 1:
         parallel.check_same(
             fingerprint([seed, device.type], settings, table),
             "all processes must fit the same table with the same settings and "
             "seed; start without torchrun to fit apart",
         )
 
-    holes = fit_missing_model(frame, codec, table, stream(seed, "holes"))
-    # the frame is the largest thing around, and all is in the table now
+    missing_model = fit_missing_model(frame, codec, table, stream(seed, "holes"))
+    # the frame is the largest object, and the table holds all that is needed of it
     del frame
     pa.default_memory_pool().release_unused()
-    completions = _filled(augmenter, table, settings, seed, progress)
+    plan = CompletionPlan.parse(settings.completions)
+    completions = complete_once(
+        lambda: complete(filler, table, plan, stream(seed, "fill"), progress),
+        table,
+        plan,
+    )
     layout = completions.table.layout
-    # the first member is the model without others
+    # the first member is the model that would be trained without others
     seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]
     networks, backbone = build_members(
         model.backbone,
@@ -266,49 +319,33 @@ def prepare_fit(
         [stream_seed(each, "init") for each in seeds],
         **settings.network,
     )
-    # the true mask, whatever is supervised: strategies differ in nothing else
+    # with the true mask, whatever is supervised: strategies differ in nothing else
     for network in networks:
         init_from_data(network, completions.table)
     backbone.to(device)
-    # a module that the caller has built may start anywhere
-    parallel.copy_lead(backbone.state_dict().values())
-    hidden = hidden_cells(table.observed, settings.holdout, stream(seed, "hidden"))
-    resident = settings.max_device_gib * 2**30 / members
-    batches = [
-        TrainingData(
-            completions,
-            model.supervise,
-            hidden,
-            stream_seed(each, "shuffle"),
-            device,
-            resident,
+    # a module that the caller has built may start from any weights
+    parallel.broadcast(backbone.state_dict().values())
+    hidden = choose_held_out_cells(
+        table.observed, settings.holdout, stream(seed, "hidden")
+    )
+    device_bytes = settings.max_device_gib * 2**30 / members
+    trainers = []
+    for network, each in zip(networks, seeds, strict=True):
+        shuffle = stream_seed(each, "shuffle")
+        rows = TrainingData(
+            completions, model.supervise, hidden, shuffle, device, device_bytes
         )
-        for each in seeds
-    ]
-    seconds = None
-    if max_minutes is not None:
-        seconds = parallel.lead(60 * max_minutes - (time.monotonic() - began))
-        if seconds <= 0:
-            raise UsageError(
-                f"max_minutes={max_minutes} was used up before training began; "
-                "give more, or choose a faster augmenter"
-            )
-    trainers = tuple(
-        Trainer(network, data, settings, each, device)
-        for network, data, each in zip(networks, batches, seeds, strict=True)
+        trainers.append(Trainer(network, rows, settings, each, device))
+    state = FittedState(
+        parameters=model.get_params(deep=False),
+        preset=preset,
+        settings=settings,
+        augmenter=augmenter,
+        codec=codec,
+        layout=layout,
+        backbone=backbone,
+        missing_model=missing_model,
+        constraints=learned,
+        training={"chosen": choice.reason},
     )
-    return FitSetup(
-        table,
-        codec,
-        holes,
-        constraints,
-        layout,
-        backbone,
-        settings,
-        preset,
-        fills,
-        choice,
-        trainers,
-        max_minutes,
-        seconds,
-    )
+    return FitSetup(state, table, tuple(trainers))

@@ -1,8 +1,8 @@
-"""How long work reports on itself: one callback, four listeners.
+"""Progress callbacks: silent, JSON lines, a bar in a terminal or a notebook.
 
-A callback is called as `progress(phase, done, total, numbers)`; `phase` is a word
-("augment", "train", "sample"), `numbers` holds what is worth showing beside the bar,
-for example the loss. It runs on the thread that works, so it should return quickly.
+A callback is called as `progress(phase, done, total, numbers)`. `phase` is a word
+("augment", "train", "sample"), and `numbers` holds values to show beside the bar, such
+as the loss. It runs on the thread that does the work, so it should return quickly.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ def silent(phase: str, done: int, total: int, numbers: Mapping[str, float]) -> N
     """Report nothing."""
 
 
-class _Pace:
-    """So many reports a second, and the last of a phase in any case."""
+def _beside(numbers: Mapping[str, float]) -> str:
+    """Return the text beside a bar."""
+    return "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
+
+
+class _RateLimit:
+    """At most `per_second` reports a second, except for the last of a phase."""
 
     def __init__(self, per_second: float) -> None:
         self.interval = 1.0 / per_second
@@ -38,7 +43,7 @@ class _Pace:
 
 
 class JsonLines:
-    r"""Write one JSON object a report, at most `per_second` of them a second.
+    r"""Write each report as a JSON object, at most `per_second` of them a second.
 
     Examples
     --------
@@ -51,13 +56,13 @@ class JsonLines:
 
     def __init__(self, stream: IO[str], per_second: float = 5.0) -> None:
         self.stream = stream
-        self._pace = _Pace(per_second)
+        self._limit = _RateLimit(per_second)
 
     def __call__(
         self, phase: str, done: int, total: int, numbers: Mapping[str, float]
     ) -> None:
-        """Write the report unless the last one is too recent and work goes on."""
-        if not self._pace.due(done, total):
+        """Write the report unless the last one was a moment ago."""
+        if not self._limit.due(done, total):
             return
         report = {"phase": phase, "done": done, "total": total, **numbers}
         self.stream.write(json.dumps(report) + "\n")
@@ -67,12 +72,12 @@ class JsonLines:
 class TerminalBar:
     """A bar per phase on standard error: rate, numbers, time left.
 
-    Use it as a context manager: the terminal is given back on leaving, also when the
-    work fails.
+    Use it as a context manager, which restores the terminal at the end, also after an
+    error.
     """
 
     def __init__(self) -> None:
-        # rich takes a tenth of a second to import, so only those who look pay for it
+        # importing rich takes a tenth of a second
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -122,34 +127,33 @@ class TerminalBar:
             completed=done,
             total=total,
             rate=f"{(done - first) / seconds:,.0f}/s" if seconds > 0.5 else "",
-            numbers="  ".join(f"{name} {value:.4g}" for name, value in numbers.items()),
+            numbers=_beside(numbers),
         )
 
 
 class NotebookBar:
     """A bar per phase below the cell of a notebook: `fit(df, progress=NotebookBar())`.
 
-    It takes IPython, which every notebook has, and no widgets.
+    It needs IPython, which every notebook has, and no widgets.
     """
 
     def __init__(self, per_second: float = 5.0) -> None:
-        self._pace = _Pace(per_second)
+        self._limit = _RateLimit(per_second)
         self._phases: dict[str, str] = {}
         self._place: Any = None
 
     def __call__(
         self, phase: str, done: int, total: int, numbers: Mapping[str, float]
     ) -> None:
-        """Move the bar of `phase` unless it moved a moment ago and work goes on."""
+        """Move the bar of `phase` unless it moved a moment ago."""
         from IPython.display import HTML, display
 
-        if not self._pace.due(done, total):
+        if not self._limit.due(done, total):
             return
-        beside = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
         self._phases[phase] = (
             f"<div><code>{escape(phase)}</code> "
             f'<progress value="{done}" max="{max(total, 1)}"></progress> '
-            f"{done:,}/{total:,} {escape(beside)}</div>"
+            f"{done:,}/{total:,} {escape(_beside(numbers))}</div>"
         )
         picture = HTML("".join(self._phases.values()))
         if self._place is None:

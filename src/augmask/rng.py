@@ -1,9 +1,8 @@
-"""One seed, many named streams.
+"""One seed, many named random streams.
 
-Every random draw in the package comes from a stream that is derived from the user's
+Every random number in the package comes from a stream that is derived from the user's
 seed and a name ("fill", "init", "noise", ...), never from a global generator. Streams
-are independent, so adding a draw to one part leaves every other part's numbers as they
-were.
+are independent, so a new random number in one part leaves all other parts unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much is attacked, and what came of it.
+"""How many attacks to make, and their results.
 
 `AUGMASK_ATTACK=full` attacks as often as the bars of issue 26 say, which takes hours on
 a small machine; without it a run takes minutes. `AUGMASK_ATTACK_RESULTS` names a JSON

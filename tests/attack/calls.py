@@ -1,4 +1,4 @@
-"""Calls of the public interface with arguments that are mostly wrong."""
+"""Calls of the public API with arguments that are mostly wrong."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def frames() -> list[Any]:
 
 
 def schemas() -> list[Any]:
-    """Return what may be believed about columns, mostly nonsense."""
+    """Return schemas, mostly invalid ones."""
     return [
         *(None, None, None, {}, [], 5, "absent.toml", {"kg": "float"}, {"kg": "x"}),
         *({"nobody": "float"}, {"kg": None}, {"kg": {"na_values": [float("nan")]}}),
@@ -80,7 +80,7 @@ Rng = np.random.Generator
 
 
 class Calls:
-    """Makes calls one after another, each by a random stream."""
+    """Kinds of calls; each takes a random generator."""
 
     def __init__(self, model: AugMask, model_file: Path) -> None:
         self.model, self.file = model, model_file
@@ -96,13 +96,17 @@ class Calls:
         return {name: self._odd(rng) for name in names if rng.random() < 0.3}
 
     def fit(self, rng: Rng) -> Any:
-        given: dict[str, Any] = {"augmenter": "ecdf", "preset": "fast", "options": TINY}
-        given |= (
+        parameters: dict[str, Any] = {
+            "augmenter": "ecdf",
+            "preset": "fast",
+            "options": TINY,
+        }
+        parameters |= (
             self._some(rng, "seed", "device", "ensemble") if rng.random() < 0.4 else {}
         )
         if rng.random() < 0.3:
             name = ["backbone", "augmenter", "supervise", "preset"][rng.integers(4)]
-            given[name] = self._odd(rng)
+            parameters[name] = self._odd(rng)
         if rng.random() < 0.3:
             settings = [
                 "batch_size",
@@ -113,14 +117,14 @@ class Calls:
                 "holdout",
                 "ties",
             ]
-            given["options"] = TINY | {settings[rng.integers(7)]: self._odd(rng)}
+            parameters["options"] = TINY | {settings[rng.integers(7)]: self._odd(rng)}
         if rng.random() < 0.05:
-            given["options"] = self._odd(rng)
+            parameters["options"] = self._odd(rng)
         schema = self.schemas[rng.integers(len(self.schemas))]
         more = (
             self._some(rng, "constraints", "max_minutes") if rng.random() < 0.3 else {}
         )
-        return AugMask(**given).fit(self._frame(rng), schema, **more)
+        return AugMask(**parameters).fit(self._frame(rng), schema=schema, **more)
 
     def sample(self, rng: Rng) -> Any:
         return self.model.sample(
@@ -160,9 +164,9 @@ class Calls:
         )
 
     def augment(self, rng: Rng) -> Any:
-        given = {"augmenter": "ecdf"} | self._some(rng, "augmenter", "seed")
+        options = {"augmenter": "ecdf"} | self._some(rng, "augmenter", "seed")
         schema = self.schemas[rng.integers(len(self.schemas))]
-        return am.augment(self._frame(rng), schema=schema, **given)
+        return am.augment(self._frame(rng), schema=schema, **options)
 
     def infer(self, rng: Rng) -> Any:
         schema = self.schemas[rng.integers(len(self.schemas))]

@@ -1,4 +1,4 @@
-"""Command lines, put together of parts that are mostly wrong."""
+"""Command lines, composed of arguments that are mostly wrong."""
 
 from __future__ import annotations
 
@@ -68,8 +68,23 @@ WHERES += [
     "\0",
     "kg > -",
 ]
-RULES = ["low <= high", "low > high", "low <= job", "job, grade", "job", "kg, kg", "<="]
-RULES += ["nobody <= kg", "low <= high and", "low == " + LONG, ", ,", "", "low <= 5"]
+CONSTRAINTS = [
+    "low <= high",
+    "low > high",
+    "low <= job",
+    "job, grade",
+    "job",
+    "kg, kg",
+    "<=",
+]
+CONSTRAINTS += [
+    "nobody <= kg",
+    "low <= high and",
+    "low == " + LONG,
+    ", ,",
+    "",
+    "low <= 5",
+]
 SETTINGS = [
     "steps",
     "batch_size",
@@ -91,7 +106,7 @@ SETTINGS += [
 SETTINGS += ["matmul_precision", "nobody", "network", "preset", "seed"]
 NETWORK = ["width", "depth", "time_width", "cat_width", "low_noise", "anchor"]
 WORDS = ["one", "stack:2", "stack:x", "cycle", "anchor:3:0.5", "stack:" + "9" * 40]
-WORDS += ["euler", "dpmpp_2m", "by hand", "middle", "spread", "{}", "[1]", "None"]
+WORDS += ["euler", "dpmpp_2m", "unknown", "midpoint", "dequantize", "{}", "[1]", "None"]
 TINY = (
     "--steps 2 --augmenter ecdf --preset fast --device cpu --set width=8 --set depth=1"
 )
@@ -115,13 +130,13 @@ def _fit(rng: np.random.Generator) -> list[str]:
     for _ in range(int(rng.integers(2))):
         name = _one(rng, SETTINGS + NETWORK)
         value = _one(rng, NUMBERS + WORDS)
-        # what is well-formed and huge is work, not a slip
+        # a valid large budget would take hours
         if not (name in ("steps", "batch_size") and value in ("1e9", "1_000")):
             line += ["--set", f"{name}={value}"]
     if rng.random() < 0.2:
         line += ["--schema", _one(rng, SCHEMAS)]
     if rng.random() < 0.2:
-        line += ["--constraint", _one(rng, RULES)]
+        line += ["--constraint", _one(rng, CONSTRAINTS)]
     if rng.random() < 0.1:
         line += [
             "--checkpoint",

@@ -1,4 +1,4 @@
-"""Figures of the attacks, printed at the end; what cannot be repeated is shown."""
+"""Print the figures of the attacks at the end."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def pytest_terminal_summary(terminalreporter):
     if FIGURES:
         terminalreporter.section("attacks")
     for part, figures in FIGURES.items():
-        told = ", ".join(f"{name} {value}" for name, value in figures.items())
-        terminalreporter.write_line(f"{part}: {told}")
+        text = ", ".join(f"{name} {value}" for name, value in figures.items())
+        terminalreporter.write_line(f"{part}: {text}")

@@ -1,4 +1,4 @@
-"""A folder of good and bad files to work on."""
+"""A folder of good and bad files for the commands."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _texts() -> dict[str, str | bytes]:
         "foreign.augmask": b"PK\x05\x06" + bytes(18),
         "good.toml": '[columns."kg"]\nkind = "float"\n',
         "deep.toml": f'[columns."kg"]\nlevels = {"[" * 3000}{"]" * 3000}\n',
-        "long.toml": f'[columns."kg"]\nholes = [{LONG}]\n',
-        "nan.toml": '[columns."kg"]\nholes = [nan, inf]\n',
+        "long.toml": f'[columns."kg"]\nna_values = [{LONG}]\n',
+        "nan.toml": '[columns."kg"]\nna_values = [nan, inf]\n',
         "other.toml": '[columns."nobody"]\nkind = "float"\n',
         "kinds.toml": '[columns."job"]\nkind = "integer"\n',
         "binary.toml": bytes(range(256)),
@@ -108,7 +108,7 @@ def lay_out(folder: Path) -> None:
 
 
 def listing(folder: Path) -> dict[str, bytes]:
-    """Return the contents of all plain files."""
+    """Return the contents of all regular files."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,7 +1,7 @@
-"""Ways to spoil a model file: its bytes, its manifest, its arrays.
+"""Mutations of model files: of their bytes, their metadata, their tensors.
 
-Those of the manifest and the arrays are sealed again with right checksums, as somebody
-would who means harm.
+Mutated metadata and tensors are sealed again with the right checksum, as an attacker
+would do, so that they reach the checks behind it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,26 @@ import json
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load, save
-from tests.sealed import Parts
+from safetensors.numpy import save
+from tests.sealed import Parts, with_metadata_text
 
-WORDS = ["", "x", "x" * 3000, "\0", "../../etc", "own:Mine", "NaN", "int64", "float64"]
+WORDS = [
+    "",
+    "x",
+    "x" * 3000,
+    "\0",
+    "../../etc",
+    "custom:Mine",
+    "NaN",
+    "int64",
+    "float64",
+]
 WORDS += ["category", "object", "datetime64[ns]", "UTC", "Mars/Crater", "integer", "D"]
 WORDS += ["identifier", "constant", "all-missing", "learned", "always", "level", "="]
 WORDS += ["datetime", "boolean", "timedelta64[ns]", "complex128", "period[D]", "U3"]
 NUMBERS = [0, -1, 1, 2, 7, 10**3, 10**6, 10**9, 2**31, 2**53, 2**63, -(2**63), 10**40]
 NUMBERS += [10**400, 0.5, -0.5, 1e-320, 1e300, 1e308, -1e308, float("nan"), 1e999]
+DTYPES = ["F64", "F32", "F16", "BF16", "F8_E4M3", "I64", "I8", "U8", "BOOL", "C64"]
 OTHERS = [None, True, False, [], {}, [[]], [None], {"a": 1}, [0] * 50]
 
 
@@ -31,111 +42,145 @@ def _deep(depth: int) -> Any:
 
 
 def _paths(value: Any, path: tuple = ()) -> list[tuple]:
-    found = [path] if path else []
+    paths = [path] if path else []
     if isinstance(value, dict):
         for key, inner in value.items():
-            found += _paths(inner, (*path, key))
+            paths += _paths(inner, (*path, key))
     elif isinstance(value, list):
         for i, inner in enumerate(value[:40]):
-            found += _paths(inner, (*path, i))
-    return found
+            paths += _paths(inner, (*path, i))
+    return paths
 
 
-def _holder(document: Any, path: tuple) -> Any:
+def _parent(document: Any, path: tuple) -> Any:
     for key in path[:-1]:
         document = document[key]
     return document
 
 
 def _other(value: Any, rng: np.random.Generator) -> Any:
-    """Return something else in the place of a value, often nearly the same."""
-    way = int(rng.integers(9))
+    """Return another value, often a similar one."""
+    choice = int(rng.integers(9))
     number = type(value) in (int, float)
-    if way == 0:
+    if choice == 0:
         return NUMBERS[rng.integers(len(NUMBERS))]
-    if way == 1:
+    if choice == 1:
         return WORDS[rng.integers(len(WORDS))]
-    if way == 2:
+    if choice == 2:
         return copy.deepcopy(OTHERS[rng.integers(len(OTHERS))])
-    if way == 3 and number:
+    if choice == 3 and number:
         return value + int(rng.integers(-3, 4))
-    if way == 4 and number:
+    if choice == 4 and number:
         return value * 10 ** int(rng.integers(1, 12))
-    if way == 5 and isinstance(value, str) and value:
+    if choice == 5 and isinstance(value, str) and value:
         at = int(rng.integers(len(value)))
         return value[:at] + chr(int(rng.integers(32, 1000))) + value[at + 1 :]
-    if way == 6 and isinstance(value, list) and value:
+    if choice == 6 and isinstance(value, list) and value:
         picked = [value[int(i)] for i in rng.integers(len(value), size=len(value))]
         return picked + picked[: int(rng.integers(3))]
-    if way == 7:
+    if choice == 7:
         return [value]
-    return _deep(30) if way == 8 and rng.random() < 0.1 else str(value)
+    return _deep(30) if choice == 8 and rng.random() < 0.1 else str(value)
 
 
-def spoil_manifest(parts: Parts, rng: np.random.Generator) -> Parts:
-    """Change, drop, add or exchange one to three values of the manifest."""
-    document = json.loads(parts["manifest.json"])
+def mutate_metadata(parts: Parts, rng: np.random.Generator) -> Parts:
+    """Change, drop, add or exchange one to three values of the metadata."""
+    document = parts.metadata
     for _ in range(int(rng.integers(1, 4))):
         paths = _paths(document)
         if not paths:
             break
         path = paths[rng.integers(len(paths))]
-        holder, key = _holder(document, path), path[-1]
-        way = rng.random()
-        if way < 0.7:
-            holder[key] = _other(copy.deepcopy(holder[key]), rng)
-        elif way < 0.8:
-            del holder[key]
-        elif way < 0.9:
+        parent, key = _parent(document, path), path[-1]
+        choice = rng.random()
+        if choice < 0.7:
+            parent[key] = _other(copy.deepcopy(parent[key]), rng)
+        elif choice < 0.8:
+            del parent[key]
+        elif choice < 0.9:
             other = paths[rng.integers(len(paths))]
             try:
-                holder[key] = copy.deepcopy(_holder(document, other)[other[-1]])
+                parent[key] = copy.deepcopy(_parent(document, other)[other[-1]])
             except (KeyError, IndexError, TypeError):
                 continue
-        elif isinstance(holder, dict):
-            holder[WORDS[rng.integers(len(WORDS))]] = _other(1, rng)
-    return parts | {"manifest.json": json.dumps(document).encode()}
+        elif isinstance(parent, dict):
+            parent[WORDS[rng.integers(len(WORDS))]] = _other(1, rng)
+    return with_metadata_text(parts, json.dumps(document))
 
 
-def spoil_text(parts: Parts, rng: np.random.Generator) -> Parts:
-    """Change bytes of the manifest."""
-    return parts | {"manifest.json": _spoilt(parts["manifest.json"], rng)}
+def mutate_text(parts: Parts, rng: np.random.Generator) -> Parts:
+    """Change characters of the metadata's JSON text."""
+    text = _mutated(parts.fields["metadata"].encode(), rng)
+    return with_metadata_text(parts, text.decode(errors="replace"))
 
 
-def spoil_tensors(parts: Parts, rng: np.random.Generator) -> Parts:
-    """Change bytes of the arrays, mostly of their header."""
-    data = parts["tensors.safetensors"]
-    head = 8 + int.from_bytes(data[:8], "little")
+def mutate_fields(parts: Parts, rng: np.random.Generator) -> Parts:
+    """Change or drop the kind, the format or all metadata, or add a field."""
+    fields = dict(parts.fields)
+    name = ["kind", "format", "metadata", "more"][rng.integers(4)]
+    value = _other(fields.get(name, ""), rng)
+    fields[name] = value if rng.random() < 0.3 else str(value)
+    if rng.random() < 0.2:
+        del fields[name]
+    return parts._replace(fields=fields)
+
+
+def mutate_tensors(parts: Parts, rng: np.random.Generator) -> Parts:
+    """Change bytes of the tensors, mostly of their header."""
+    data = parts.tensors
+    end = 8 + int.from_bytes(data[:8], "little")
     if rng.random() < 0.7:
-        data = _spoilt(data[:head], rng) + data[head:]
+        header = _mutated(data[8:end], rng)
+        size = len(header) if rng.random() < 0.9 else end - 8
+        data = size.to_bytes(8, "little") + header + data[end:]
     else:
-        data = _spoilt(data, rng)
-    return parts | {"tensors.safetensors": data}
+        data = _mutated(data, rng)
+    return parts._replace(tensors=data)
 
 
-def spoil_arrays(parts: Parts, rng: np.random.Generator) -> Parts:
+def mutate_header(parts: Parts, rng: np.random.Generator) -> Parts:
+    """Change type, shape, offsets or name of one tensor in the header."""
+    size = int.from_bytes(parts.tensors[:8], "little")
+    header = json.loads(parts.tensors[8 : 8 + size])
+    names = list(header)
+    name = names[rng.integers(len(names))]
+    key = ["dtype", "shape", "data_offsets", "name"][rng.integers(4)]
+    if key == "name":
+        header[WORDS[rng.integers(len(WORDS))]] = header.pop(name)
+    elif rng.random() < 0.3:
+        header[name][key] = copy.deepcopy(header[names[rng.integers(len(names))]][key])
+    elif key == "dtype":
+        header[name][key] = str(rng.choice(DTYPES))
+    else:
+        header[name][key] = _other(header[name][key], rng)
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + parts.tensors[8 + size :]
+    return parts._replace(tensors=data)
+
+
+def mutate_arrays(parts: Parts, rng: np.random.Generator) -> Parts:
     """Change shapes, types, names and numbers of arrays."""
-    arrays = dict(load(parts["tensors.safetensors"]))
+    arrays = parts.arrays
     names = list(arrays)
     for _ in range(int(rng.integers(1, 3))):
         name = names[rng.integers(len(names))]
         array = arrays.get(name)
         if array is None:
             continue
-        way = int(rng.integers(9))
-        if way == 0:
+        choice = int(rng.integers(9))
+        if choice == 0:
             del arrays[name]
-        elif way == 1:
+        elif choice == 1:
             arrays[names[rng.integers(len(names))]] = array
-        elif way == 2:
+        elif choice == 2:
             kinds = ["f4", "f8", "f2", "i1", "i4", "i8", "u1", "u8", "?"]
             with np.errstate(all="ignore"):
                 arrays[name] = array.astype(kinds[rng.integers(len(kinds))])
-        elif way == 3:
+        elif choice == 3:
             arrays[name] = array.reshape(-1)[: int(rng.integers(array.size + 1))]
-        elif way == 4:
+        elif choice == 4:
             arrays[name] = np.ascontiguousarray(array.T)
-        elif way == 5:
+        elif choice == 5:
             arrays[name] = np.repeat(array.reshape(-1), 3)
         else:
             plain = array.copy().reshape(-1)
@@ -145,37 +190,38 @@ def spoil_arrays(parts: Parts, rng: np.random.Generator) -> Parts:
             elif plain.size:
                 plain[rng.integers(plain.size)] = rng.integers(-9, 99) % 2**7
             arrays[name] = plain.reshape(array.shape)
-    return parts | {"tensors.safetensors": save(arrays)}
+    return parts._replace(tensors=save(arrays))
 
 
-def _spoilt(data: bytes, rng: np.random.Generator) -> bytes:
+def _mutated(data: bytes, rng: np.random.Generator) -> bytes:
     """Flip bits, cut, repeat, overwrite or insert."""
-    spoilt = bytearray(data)
+    mutated = bytearray(data)
     for _ in range(int(rng.integers(1, 4))):
-        if not spoilt:
+        if not mutated:
             break
-        at = int(rng.integers(len(spoilt)))
-        way = int(rng.integers(5))
-        if way == 0:
-            spoilt[at] ^= 1 << int(rng.integers(8))
-        elif way == 1:
-            spoilt[at] = int(rng.integers(256))
-        elif way == 2:
-            del spoilt[at : at + int(rng.integers(1, 40))]
-        elif way == 3:
-            spoilt[at:at] = spoilt[at : at + int(rng.integers(1, 40))]
+        at = int(rng.integers(len(mutated)))
+        choice = int(rng.integers(5))
+        if choice == 0:
+            mutated[at] ^= 1 << int(rng.integers(8))
+        elif choice == 1:
+            mutated[at] = int(rng.integers(256))
+        elif choice == 2:
+            del mutated[at : at + int(rng.integers(1, 40))]
+        elif choice == 3:
+            mutated[at:at] = mutated[at : at + int(rng.integers(1, 40))]
         else:
-            spoilt[at:at] = bytes(
+            mutated[at:at] = bytes(
                 rng.integers(48, 58, int(rng.integers(1, 9))).tolist()
             )
-    return bytes(spoilt)
+    return bytes(mutated)
 
 
-def spoil_file(data: bytes, rng: np.random.Generator) -> bytes:
-    """Change bytes of the whole file, or cut it."""
+def mutate_file(data: bytes, rng: np.random.Generator) -> bytes:
+    """Change bytes anywhere in the file, or cut it."""
     if rng.random() < 0.1:
         return data[: int(rng.integers(len(data)))]
-    return _spoilt(data, rng)
+    return _mutated(data, rng)
 
 
-SEALED = (spoil_manifest, spoil_manifest, spoil_text, spoil_tensors, spoil_arrays)
+SEALED = (mutate_metadata, mutate_metadata, mutate_metadata, mutate_text)
+SEALED += (mutate_fields, mutate_tensors, mutate_header, mutate_arrays)

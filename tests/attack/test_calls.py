@@ -1,4 +1,4 @@
-"""Calls of the public interface: a result or an error of our own."""
+"""Calls of the public API: a result or an `AugMaskError`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_calls(tmp_path, monkeypatch):
     model = fit(make_frame())
     model.save("m.augmask")
     calls = Calls(model, tmp_path / "m.augmask")
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     bad, slowest, began = [], 0.0, time.process_time()
     for seed in range(budget("commands and calls") // 2):
         rng = np.random.default_rng([11, seed])
@@ -34,19 +34,19 @@ def test_calls(tmp_path, monkeypatch):
             warnings.simplefilter("ignore")
             try:
                 call(rng)
-                found["done"] += 1
+                outcomes["done"] += 1
             except AugMaskError:
-                found["refused"] += 1
+                outcomes["refused"] += 1
             except Exception:
-                found["foreign"] += 1
+                outcomes["foreign"] += 1
                 bad.append(
                     f"seed {seed}, {call.__name__}: {traceback.format_exc()[-1200:]}"
                 )
         slowest = max(slowest, time.process_time() - start)
     report(
         "calls",
-        calls=sum(found.values()),
-        **{name: found[name] for name in ("done", "refused", "foreign")},
+        calls=sum(outcomes.values()),
+        **{name: outcomes[name] for name in ("done", "refused", "foreign")},
         slowest_seconds=round(slowest, 1),
         cpu_seconds=round(time.process_time() - began),
     )

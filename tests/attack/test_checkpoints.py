@@ -1,4 +1,4 @@
-"""Checkpoints that were tampered with: refused, or the very same model."""
+"""Mutated checkpoints: refused, or the same model results."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
-from safetensors import safe_open
-from safetensors.torch import save
+from tests.sealed import read_parts, with_arrays, with_metadata, write_parts
 
 from augmask import AugMask
 from augmask.errors import ArtifactError
-from augmask.train.checkpoint import Checkpoint, checksum
+from augmask.train.checkpoint import Checkpoint
 
 from .budget import budget, report
-from .mutators import spoil_file
+from .mutators import mutate_fields, mutate_file
 from .victims import TINY, make_frame
 
 pytestmark = pytest.mark.slow
@@ -31,40 +29,50 @@ def make() -> AugMask:
     return AugMask(augmenter="ecdf", preset="fast", options=options, device="cpu")
 
 
-def spoil_sealed(path, rng) -> bytes:
-    """Return a checkpoint that cannot be one of a run, with a right checksum."""
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = dict(file.metadata())
-    header.pop("sha256")
-    names = sorted(tensors)
-    name = names[rng.integers(len(names))]
-    way = int(rng.integers(6))
-    if way == 0:
-        del tensors[name if name != "best" else "weights"]
-    elif way == 1:
-        tensors[f"{name}x"] = torch.zeros(2)
-    elif way == 2:
-        tensors[name] = torch.cat([tensors[name].reshape(-1)] * 2)
-    elif way == 3:
-        other = torch.float64 if tensors[name].dtype != torch.float64 else torch.int16
-        tensors[name] = tensors[name].to(other)
-    elif way == 4:
-        bad = [-1.0, 1e6, 0.5, float("nan"), 1e300]
-        tensors["counters"][0] = bad[rng.integers(len(bad))]
-    else:
-        facts = json.loads(header["facts"])
+def mutate_sealed(path, rng) -> None:
+    """Turn a checkpoint into one that no run can have written, sealed again."""
+    parts = read_parts(path)
+
+    def change_arrays(arrays) -> None:
+        names = sorted(arrays)
+        name = names[rng.integers(len(names))]
+        choice = int(rng.integers(5))
+        if choice == 0:
+            del arrays[name if name != "best" else "weights"]
+        elif choice == 1:
+            arrays[f"{name}x"] = np.zeros(2, np.float32)
+        elif choice == 2:
+            arrays[name] = np.concatenate([arrays[name].reshape(-1)] * 2)
+        elif choice == 3:
+            other = np.float64 if arrays[name].dtype != np.float64 else np.int16
+            arrays[name] = arrays[name].astype(other)
+        else:
+            bad = [-1.0, 1e6, 0.5, float("nan"), 1e300]
+            arrays["counters"][0] = bad[rng.integers(len(bad))]
+
+    def change_facts(metadata) -> None:
+        facts = json.loads(metadata["facts"])
         key = sorted(facts)[rng.integers(len(facts))]
         facts[key] = [{}, "x", -5, None, [1]][rng.integers(5)]
         if key == "best_loss":
             facts["more"] = 1
-        header["facts"] = json.dumps(facts)
-    header["sha256"] = checksum(tensors, header)
-    return save(tensors, metadata=header)
+        metadata["facts"] = json.dumps(facts)
+
+    choice = int(rng.integers(7))
+    if choice < 5:
+        parts = with_arrays(parts, change_arrays)
+    elif choice == 5:
+        parts = with_metadata(parts, change_facts)
+    else:
+        before = parts
+        # a further field of the header is none of a run's business
+        while parts.fields.items() >= before.fields.items():
+            parts = mutate_fields(before, rng)
+    write_parts(path, parts)
 
 
-def test_tampered_checkpoints(tmp_path, monkeypatch):
-    monkeypatch.setattr("augmask.train.loop.LOOK", 10)
+def test_mutated_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setattr("augmask.train.loop.LOG_EVERY", 10)
     monkeypatch.setattr(Checkpoint, "due", True)
     frame, path, out = make_frame(), tmp_path / "run", tmp_path / "m.augmask"
 
@@ -87,28 +95,30 @@ def test_tampered_checkpoints(tmp_path, monkeypatch):
     path.write_bytes(states[1])
     assert end() == expected
 
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     bad = []
     for seed in range(budget("checkpoints")):
         rng = np.random.default_rng([3, seed])
         path.write_bytes(states[1])
         sealed = seed % 2 == 0
-        data = spoil_sealed(path, rng) if sealed else spoil_file(states[1], rng)
-        path.write_bytes(data)
+        if sealed:
+            mutate_sealed(path, rng)
+        else:
+            path.write_bytes(mutate_file(states[1], rng))
         try:
             same = end() == expected
         except ArtifactError:
-            found["refused"] += 1
+            outcomes["refused"] += 1
         except Exception:
-            found["foreign"] += 1
+            outcomes["foreign"] += 1
             bad.append(f"seed {seed}: {traceback.format_exc()[-800:]}")
         else:
-            found["harmless" if same else "other model"] += 1
+            outcomes["harmless" if same else "other model"] += 1
             if not same or sealed:
-                bad.append(f"seed {seed}: was trained on ({same=})")
+                bad.append(f"seed {seed}: was resumed from ({same=})")
     names = ("refused", "harmless", "other model", "foreign")
     report(
-        "tampered checkpoints",
-        **{name.replace(" ", "_"): found[name] for name in names},
+        "mutated checkpoints",
+        **{name.replace(" ", "_"): outcomes[name] for name in names},
     )
     assert not bad, "\n".join(bad[:10])

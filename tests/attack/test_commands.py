@@ -1,4 +1,4 @@
-"""Command lines: one sentence and an exit code, and no file is harmed."""
+"""Command lines: one sentence and an exit code, and no other file is changed."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ def _give_up(_number, _frame):
 
 
 def run(line: list[str]) -> tuple[int | str, str]:
-    """Run a command line in this process; return its code and what it said."""
-    said = io.StringIO()
+    """Run a command line in this process; return its exit code and standard error."""
+    errors = io.StringIO()
     sys.argv = ["augmask", *line]
     try:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         with (
-            contextlib.redirect_stderr(said),
+            contextlib.redirect_stderr(errors),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             main()
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0, said.getvalue()
+        return end.code if isinstance(end.code, int) else 0, errors.getvalue()
     except Hang:
         return "hang", traceback.format_exc()
     except BaseException:
         return "traceback", traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return 0, said.getvalue()
+    return 0, errors.getvalue()
 
 
 def named_by(line: list[str]) -> set[str]:
@@ -68,7 +68,7 @@ def named_by(line: list[str]) -> set[str]:
 
 
 def harm(before, after, line, code) -> str:
-    """Return what a command did to files that it should not have; empty if nothing."""
+    """Return what a command did to files beyond its output; empty if nothing."""
     mine = named_by(line)
     mine |= {"good.csv" for name in mine if name == "link.csv"}
     mine |= {"good.augmask" for name in mine if name == "link.augmask"}
@@ -99,14 +99,14 @@ def test_command_lines(tmp_path, monkeypatch):
                 warnings.simplefilter("ignore")
                 code, said = run(line)
             codes[code] += 1
-            shown = f"seed {seed}: {' '.join(part[:60] for part in line)!a}"
+            label = f"seed {seed}: {' '.join(part[:60] for part in line)!a}"
             if code not in CODES or "Traceback" in said or "defect of augmask" in said:
-                bad.append(f"{shown}\n{code}: {said[-1500:]}")
+                bad.append(f"{label}\n{code}: {said[-1500:]}")
             after = listing(tmp_path)
             wrong = harm(clean, after, line, code)
             if wrong:
                 harmed += 1
-                bad.append(f"{shown}\n{code}: {wrong}")
+                bad.append(f"{label}\n{code}: {wrong}")
             for name in after.keys() - clean.keys():
                 (tmp_path / name).unlink()
             for name, data in clean.items():

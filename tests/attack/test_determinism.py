@@ -30,16 +30,17 @@ if __name__ == "__main__":
     from augmask import AugMask, load
     seed, threads = int(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(threads)
-    options = {"steps": 60, "batch_size": 64, "width": 64, "depth": 2, "sampling_steps": 8}
+    options = {"steps": 60, "batch_size": 64, "width": 64, "depth": 2}
+    options["sampling_steps"] = 8
     model = AugMask(augmenter="lgbm-s", preset="fast", options=options, seed=seed,
                     device="cpu").fit("t.csv")
     model.save("m.augmask")
-    model = load("m.augmask", "cpu")
+    model = load("m.augmask", device="cpu")
     model.sample_to("rows.csv", 500, seed=seed)
-    model.sample_to("asked.csv", 60, seed=seed, where="job == 'cook'")
-    model.sample_to("holed.csv", 200, seed=seed, missing="learned")
+    model.sample_to("where.csv", 60, seed=seed, where="job == 'cook'")
+    model.sample_to("missing.csv", 200, seed=seed, missing="learned")
     model.impute("t.csv", seed=seed).to_csv("filled.csv", index=False)
-    names = ["m.augmask", "rows.csv", "asked.csv", "holed.csv", "filled.csv"]
+    names = ["m.augmask", "rows.csv", "where.csv", "missing.csv", "filled.csv"]
     sums = {n: hashlib.sha256(open(n, "rb").read()).hexdigest()[:16] for n in names}
     print(json.dumps(sums))
 """

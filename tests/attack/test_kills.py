@@ -1,4 +1,4 @@
-"""kill -9 at any moment: the next run ends with the same bytes and leaves nothing."""
+"""kill -9 at any moment: the next run gives the same bytes and leaves no files."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ rows = 300
 generator = "cdtd"
 strategy = ["NoAug", "AugFull"]
 preset = "fast"
-options = { steps = 5, batch = 32, width = 8, depth = 1, sampling_steps = 3 }
+options = { steps = 5, batch_size = 32, width = 8, depth = 1, sampling_steps = 3 }
 """
 
 
 def _run(folder: Path, line: str) -> None:
-    """Run a command in this process, which is a copy of another, and end it."""
+    """Run a command in this forked process, and end it."""
     os.chdir(folder)
     Checkpoint.due = True  # type: ignore[assignment, method-assign]
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -76,7 +76,7 @@ def start(folder: Path, line: str) -> multiprocessing.Process:
 def one_kill(
     folder: Path, name: str, expected: bytes, after: float
 ) -> list[str] | None:
-    """Kill a command and run it again; return what is wrong, None if it was done."""
+    """Kill a command, run it again, return errors; None if it ended before the kill."""
     line, out = COMMANDS[name][0], folder / COMMANDS[name][1]
     process = start(folder, line)
     process.join(after)
@@ -88,9 +88,9 @@ def one_kill(
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     bad = []
-    # it is all there, or nothing
+    # the output is complete or absent
     if out.exists() and out.read_bytes() != expected:
-        bad.append(f"{name}: a part of the output took its name")
+        bad.append(f"{name}: the output is incomplete")
     out.unlink(missing_ok=True)
     again = start(folder, line)
     again.join()
@@ -131,8 +131,8 @@ def test_kills_of_commands(tmp_path):
     assert not bad, "\n".join(bad[:20])
 
 
-def _kept(folder: Path) -> dict[str, bytes]:
-    """Return what a grid has made, less what tells the time."""
+def _results(folder: Path) -> dict[str, bytes]:
+    """Return the results of a grid without its clock times."""
     files = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -143,7 +143,7 @@ def _kept(folder: Path) -> dict[str, bytes]:
         if name.endswith(".json"):
             record = json.loads(data)
             data = json.dumps([record["run"], record["status"]]).encode()
-        # what is shared between runs says how long it took
+        # completions that runs share hold their clock time
         plain[name] = b"" if name.endswith(".npz") else data
     return plain
 
@@ -152,7 +152,7 @@ def test_kills_of_a_grid(tmp_path):
     (tmp_path / "plan.toml").write_text(PLAN)
 
     def grid(out: str) -> subprocess.Popen[bytes]:
-        line = f"bench run plan.toml --out {out} --at-once 1"
+        line = f"bench run plan.toml --out {out} --jobs 1"
         return subprocess.Popen(
             [sys.executable, "-m", "augmask", *line.split()],
             cwd=tmp_path,
@@ -164,7 +164,7 @@ def test_kills_of_a_grid(tmp_path):
     began = time.monotonic()
     assert grid("whole").wait() == 0
     lasts = time.monotonic() - began
-    expected = _kept(tmp_path / "whole")
+    expected = _results(tmp_path / "whole")
     rng, bad, kills = np.random.default_rng(6), [], 0
     for turn in range(max(budget("kills") // 20, 1)):
         out = f"grid-{turn}"
@@ -175,7 +175,7 @@ def test_kills_of_a_grid(tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
             kills += 1
         process.wait()
-        if grid(out).wait() != 0 or _kept(tmp_path / out) != expected:
+        if grid(out).wait() != 0 or _results(tmp_path / out) != expected:
             bad.append(f"turn {turn}")
         report("kill -9 of a grid", kills=kills, bad=len(bad))
     assert not bad, "\n".join(bad)

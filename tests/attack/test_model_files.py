@@ -1,4 +1,4 @@
-"""Spoilt model files: our own error or rows, soon, in little memory."""
+"""Mutated model files: an `AugMaskError` or rows, fast, in little memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from augmask.errors import AugMaskError
 
 from ..sealed import read_parts, write_parts
 from .budget import budget, report
-from .mutators import SEALED, spoil_file
+from .mutators import SEALED, mutate_file
 from .victims import write_models
 
 pytestmark = pytest.mark.slow
@@ -34,23 +34,23 @@ def _give_up(_number, _frame):
     raise Hang
 
 
-def spoil(sources, whole, rng, path) -> str:
-    """Write a spoilt copy of one of the files; return how."""
+def mutate(sources, contents, rng, path) -> str:
+    """Write a mutated copy of one of the files; return the name of the mutation."""
     source = sources[rng.integers(len(sources))]
     if rng.random() < 0.3:
-        path.write_bytes(spoil_file(whole[source], rng))
+        path.write_bytes(mutate_file(contents[source], rng))
         return "bytes"
-    way = SEALED[rng.integers(len(SEALED))]
-    write_parts(path, way(read_parts(source), rng))
-    return way.__name__
+    mutation = SEALED[rng.integers(len(SEALED))]
+    write_parts(path, mutation(read_parts(source), rng))
+    return mutation.__name__
 
 
 def outcome(path) -> tuple[str, str]:
-    """Load a file and draw rows; return what happened, and the trace of a foreigner."""
+    """Load a file and sample; return the outcome, and the trace of a foreign error."""
     loaded = False
     try:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        model = load(path, "cpu")
+        model = load(path, device="cpu")
         loaded = True
         model.sample(3)
     except AugMaskError:
@@ -64,26 +64,26 @@ def outcome(path) -> tuple[str, str]:
     return "loaded", ""
 
 
-def test_spoilt_model_files(tmp_path, monkeypatch):
+def test_mutated_model_files(tmp_path, monkeypatch):
     sources = write_models(tmp_path)
-    whole = {source: source.read_bytes() for source in sources}
+    contents = {source: source.read_bytes() for source in sources}
     parts = {source: read_parts(source) for source in sources}
     monkeypatch.setitem(globals(), "read_parts", parts.__getitem__)
     before = signal.signal(signal.SIGPROF, _give_up)
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     bad, slowest, began = [], 0.0, time.process_time()
-    path = tmp_path / "spoilt"
+    path = tmp_path / "mutated"
 
     def tell() -> int:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         report(
-            "spoilt model files",
-            files=sum(found.values()),
-            foreign=found["foreign"],
-            hangs=found["hangs"],
-            refused=found["refused"],
-            loaded=found["loaded"],
-            refused_in_sample=found["refused in sample"],
+            "mutated model files",
+            files=sum(outcomes.values()),
+            foreign=outcomes["foreign"],
+            hangs=outcomes["hangs"],
+            refused=outcomes["refused"],
+            loaded=outcomes["loaded"],
+            refused_in_sample=outcomes["refused in sample"],
             slowest_seconds=round(slowest, 2),
             peak_mib=round(peak / 2**20),
             cpu_seconds=round(time.process_time() - began),
@@ -93,13 +93,13 @@ def test_spoilt_model_files(tmp_path, monkeypatch):
     try:
         for seed in range(budget("model files")):
             rng = np.random.default_rng([26, seed])
-            how = spoil(sources, whole, rng, path)
+            how = mutate(sources, contents, rng, path)
             start = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 end, trace = outcome(path)
             slowest = max(slowest, time.process_time() - start)
-            found[end] += 1
+            outcomes[end] += 1
             if trace:
                 bad.append(f"seed {seed} ({how}): {trace}")
             # a full run takes long, and may be cut short

@@ -23,7 +23,7 @@ N = 60
 
 
 def make_frame(n: int = N, seed: int = 0) -> pd.DataFrame:
-    """Return a table of every kind of column, with holes."""
+    """Return a table of every kind of column, with missing values."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -44,27 +44,27 @@ def make_frame(n: int = N, seed: int = 0) -> pd.DataFrame:
 def fit(
     frame, backbone: str = "cdtd", constraints=None, schema=None, **more
 ) -> AugMask:
-    """Return a model that was hardly trained."""
+    """Return a model after very little training."""
     options = TINY | more.pop("options", {})
     model = AugMask(
         backbone, "ecdf", preset="fast", options=options, device="cpu", **more
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.fit(frame, schema, constraints=constraints)
+        return model.fit(frame, schema=schema, constraints=constraints)
 
 
 def write_models(folder: Path) -> list[Path]:
-    """Write a model of every backbone, an ensemble and one with kept holes."""
+    """Write a model of every backbone, an ensemble, one whose gaps are levels."""
     frame = make_frame()
     constraints = ["low <= high", ["job", "grade"]]
-    kept = {"kg": {"missing_as": "level"}, "job": {"missing_as": "level"}}
+    levels = {"kg": {"missing_as": "level"}, "job": {"missing_as": "level"}}
     models = {
         "cdtd": fit(frame, constraints=constraints),
         "tabdiff": fit(frame, "tabdiff"),
         "tabddpm": fit(frame, "tabddpm", options={"timesteps": 10}),
         "ensemble": fit(frame, ensemble=2, options={"time_width": 4, "width": 4}),
-        "kept": fit(frame, schema=kept),
+        "levels": fit(frame, schema=levels),
     }
     for name, model in models.items():
         model.save(folder / f"{name}.augmask")

@@ -1,11 +1,10 @@
-"""A chain makes co-missing cells agree; MICE is scikit-learn's."""
+"""A chain restores the dependence of co-missing cells; MICE is scikit-learn's."""
 
 import numpy as np
 import pytest
 
-from augmask.augmentation.boosted import LgbmS
-from augmask.augmentation.chained import LgbmChain, Mice, walk
-from augmask.augmentation.conditional import CatModel, NumModel
+from augmask.augmentation.boosted import CatModel, LgbmS, NumModel
+from augmask.augmentation.chained import LgbmChain, Mice, run_chain
 from augmask.table.table import Layout, Table
 
 
@@ -35,21 +34,21 @@ def test_a_chain_restores_the_dependence_of_co_missing_cells(twins):
     table, together = twins
     truth = np.array(agreement(table, together))
     rng = np.random.default_rng(1)
-    factorised = LgbmS().fit(table, rng).draw(rng)
+    independent = LgbmS().fit(table, rng).draw(rng)
     chain = LgbmChain().fit(table, rng)
     # Far below the truth, because factors know each other only through `weak`.
-    assert (np.array(agreement(factorised, together)) < 0.5 * truth).all()
+    assert (np.array(agreement(independent, together)) < 0.5 * truth).all()
     first, second = chain.draw(rng), chain.draw(rng)
-    for drawn in (first, second):
-        assert np.abs(np.array(agreement(drawn, together)) - truth).max() < 0.15
+    for filled in (first, second):
+        assert np.abs(np.array(agreement(filled, together)) - truth).max() < 0.15
     # Two draws are two chains, not one state read twice.
     one, two = first.num[together, 0], second.num[together, 0]
     assert np.corrcoef(one, two)[0, 1] < 0.6
 
 
-def test_a_walk_uses_the_newest_values_of_the_other_columns():
+def test_a_sweep_uses_the_newest_values_of_the_other_columns():
     x = np.array([[1.0, 2.0]], dtype=np.float32)
-    nowhere = np.zeros((1, 2), dtype=bool)
+    observed_nowhere = np.zeros((1, 2), dtype=bool)
 
     class Echo(NumModel):
         """Predicts the other column exactly."""
@@ -60,19 +59,19 @@ def test_a_walk_uses_the_newest_values_of_the_other_columns():
             return fixed
 
     models = {0: Echo(0.0, 0.0), 1: Echo(0.0, 0.0)}
-    # Updated side by side the two values would be swapped.
-    assert walk(x, nowhere, models, 1, seed=0).tolist() == [[2.0, 2.0]]
+    # A parallel update would swap the two values.
+    assert run_chain(x, observed_nowhere, models, 1, seed=0).tolist() == [[2.0, 2.0]]
     assert x.tolist() == [[1.0, 2.0]]
 
 
-def test_a_walk_leaves_observed_cells_alone():
+def test_a_sweep_leaves_observed_cells_unchanged():
     x = np.array([[5.0, 1.0], [6.0, 0.0]], dtype=np.float32)
     observed = np.array([[True, False], [False, True]])
-    sure = CatModel(np.float32([0.0, 0.0, 1.0]), np.array([2]), 3)
-    models = {0: NumModel(9.0, -np.inf), 1: sure}
-    walked = walk(x, observed, models, 1, seed=0)
-    assert walked[0, 0] == 5.0
-    assert walked[1].tolist() == [9.0, 0.0]
+    certain = CatModel(np.float32([0.0, 0.0, 1.0]), np.array([2]), 3)
+    models = {0: NumModel(9.0, -np.inf), 1: certain}
+    result = run_chain(x, observed, models, 1, seed=0)
+    assert result[0, 0] == 5.0
+    assert result[1].tolist() == [9.0, 0.0]
 
 
 def test_mice_recovers_a_linear_relation_and_rounds_codes():

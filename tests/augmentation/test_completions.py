@@ -1,4 +1,4 @@
-"""Policies of draws, and completions that remember only missing cells."""
+"""Completion plans, and completions that store missing cells only."""
 
 import numpy as np
 import pytest
@@ -21,10 +21,10 @@ def table():
     ("text", "n_draws"),
     [("one", 1), ("cycle:10", 10), ("anchor:30:0.8", 31), ("stack:4", 4)],
 )
-def test_a_policy_survives_its_name(text, n_draws):
-    policy = CompletionPlan.parse(text)
-    assert str(policy) == text
-    assert policy.n_draws == n_draws
+def test_a_plan_is_parsed_and_printed(text, n_draws):
+    plan = CompletionPlan.parse(text)
+    assert str(plan) == text
+    assert plan.n_draws == n_draws
 
 
 @pytest.mark.parametrize(
@@ -35,17 +35,17 @@ def test_a_policy_survives_its_name(text, n_draws):
         *("anchor:30", "anchor:30:1.1", "anchor:3:nan"),
     ],
 )
-def test_nonsense_is_refused_with_an_example(text):
+def test_an_invalid_plan_is_refused_with_an_example(text):
     with pytest.raises(UsageError, match="stack:4"):
         CompletionPlan.parse(text)
 
 
-def test_a_direct_policy_is_checked_too():
+def test_the_constructor_checks_too():
     with pytest.raises(UsageError):
         CompletionPlan("one", k=3)
 
 
-def test_which_draw_an_epoch_sees():
+def test_draw_of_epoch():
     rng = np.random.default_rng(0)
 
     def schedule(text, n):
@@ -64,55 +64,55 @@ def test_which_draw_an_epoch_sees():
     assert set(chosen) == {0, 1, 2, 3, 4}
 
 
-def test_completions_are_the_draws(table):
-    drawn = complete(
+def test_completions_are_the_draws_of_the_augmenter(table):
+    completions = complete(
         Noise(), table, CompletionPlan.parse("stack:3"), np.random.default_rng(1)
     )
     rng = np.random.default_rng(1)
-    rule = Noise().fit(table, rng)
+    augmenter = Noise().fit(table, rng)
     for i in range(3):
-        expected = rule.draw(rng)
-        np.testing.assert_array_equal(drawn.completion(i).num, expected.num)
-        np.testing.assert_array_equal(drawn.completion(i).cat, expected.cat)
-    np.testing.assert_array_equal(drawn.table.num, drawn.completion(0).num)
-    np.testing.assert_array_equal(drawn.table.cat, drawn.completion(0).cat)
-    # Memory for holes only, in row-major order of each block.
+        expected = augmenter.draw(rng)
+        np.testing.assert_array_equal(completions.completion(i).num, expected.num)
+        np.testing.assert_array_equal(completions.completion(i).cat, expected.cat)
+    np.testing.assert_array_equal(completions.table.num, completions.completion(0).num)
+    np.testing.assert_array_equal(completions.table.cat, completions.completion(0).cat)
+    # Only missing cells are stored, in row-major order of each block.
     rows, columns = np.nonzero(~table.num_observed)
-    assert drawn.num_fill.shape == (3, len(rows))
-    assert drawn.num_fill.dtype == np.float32
-    assert drawn.cat_fill.dtype == np.int32
-    second = drawn.completion(1)
-    np.testing.assert_array_equal(drawn.num_fill[1], second.num[rows, columns])
+    assert completions.num_fill.shape == (3, len(rows))
+    assert completions.num_fill.dtype == np.float32
+    assert completions.cat_fill.dtype == np.int32
+    second = completions.completion(1)
+    np.testing.assert_array_equal(completions.num_fill[1], second.num[rows, columns])
 
 
-def test_the_anchor_comes_on_top_of_the_cache(table):
-    drawn = complete(
+def test_the_anchor_is_drawn_in_addition_to_the_cache(table):
+    completions = complete(
         Ecdf(), table, CompletionPlan("anchor", 2, 0.5), np.random.default_rng(0)
     )
-    assert drawn.n_draws == 3
-    assert drawn.draw_of_epoch(0, np.random.default_rng(0)) in {0, 1}
+    assert completions.n_draws == 3
+    assert completions.draw_of_epoch(0, np.random.default_rng(0)) in {0, 1}
 
 
-def test_equal_draws_are_kept_once(table):
+def test_equal_draws_are_stored_once(table):
     rng = np.random.default_rng(0)
-    policy = CompletionPlan.parse("stack:4")
-    fixed = complete(Mean(), table, policy, rng)
-    assert (fixed.n_draws, str(fixed.policy)) == (1, "one")
+    plan = CompletionPlan.parse("stack:4")
+    fixed = complete(Mean(), table, plan, rng)
+    assert (fixed.n_draws, str(fixed.plan)) == (1, "one")
     full = Table(table.num, table.cat, np.ones_like(table.observed), table.layout)
-    whole = complete(Noise(), full, policy, rng)
-    assert (whole.n_draws, str(whole.policy)) == (1, "one")
-    np.testing.assert_array_equal(whole.table.num, full.num)
+    unchanged = complete(Noise(), full, plan, rng)
+    assert (unchanged.n_draws, str(unchanged.plan)) == (1, "one")
+    np.testing.assert_array_equal(unchanged.table.num, full.num)
 
 
-def test_a_reserved_layout_reaches_the_completions(table):
+def test_a_reserved_code_is_part_of_the_layout(table):
     rng = np.random.default_rng(0)
-    drawn = complete(Zero(), table, CompletionPlan("one"), rng)
-    assert drawn.table.layout.reserved
-    assert drawn.completion(0).layout.cards == (4, 4)
+    completions = complete(Zero(), table, CompletionPlan("one"), rng)
+    assert completions.table.layout.reserved
+    assert completions.completion(0).layout.cards == (4, 4)
 
 
-class Broken:
-    """A user's rule; `spoil(num, cat)` decides which promise it breaks."""
+class Custom:
+    """A user's augmenter; `spoil(table, num, cat)` makes its draw invalid."""
 
     def __init__(self, spoil):
         self.spoil = spoil
@@ -127,7 +127,7 @@ class Broken:
         return self.table.filled(num, cat)
 
 
-def hole(table, num, cat):
+def not_finite(table, num, cat):
     num[tuple(np.argwhere(~table.num_observed)[0])] = np.nan
 
 
@@ -144,24 +144,24 @@ def illegal(table, num, cat):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "rule"),
+    ("spoil", "message"),
     [
-        (hole, "finite number"),
+        (not_finite, "finite number"),
         (touched, "observed cells"),
         (recoded, "observed cells"),
         (illegal, "code of the layout"),
     ],
 )
-def test_a_rule_that_breaks_a_promise_is_named(table, spoil, rule):
-    with pytest.raises(UsageError, match=rule):
-        complete(Broken(spoil), table, CompletionPlan("one"), np.random.default_rng(0))
+def test_an_invalid_draw_is_refused(table, spoil, message):
+    with pytest.raises(UsageError, match=message):
+        complete(Custom(spoil), table, CompletionPlan("one"), np.random.default_rng(0))
 
 
-def test_a_users_rule_is_welcome(table):
-    drawn = complete(
-        Broken(lambda *_: None),
+def test_a_users_augmenter_is_accepted(table):
+    completions = complete(
+        Custom(lambda *_: None),
         table,
         CompletionPlan("cycle", 2),
         np.random.default_rng(0),
     )
-    assert drawn.n_draws == 2
+    assert completions.n_draws == 2

@@ -1,4 +1,4 @@
-"""Results do not depend on where, or in how many processes, the fits run."""
+"""Results do not depend on the number of processes."""
 
 import subprocess
 import sys
@@ -7,8 +7,8 @@ import pytest
 
 from augmask.augmentation.workers import TINY_CELLS, run_each
 
-# Run here with one job, and in a fresh interpreter with two: the fresh one shows
-# whether LightGBM stays out of the calling process, which on macOS may hold torch.
+# Run here with one job and in a fresh interpreter with two, which shows that LightGBM
+# stays out of the calling process (on macOS it crashes beside torch).
 DRAWS = """
 import hashlib
 
@@ -26,12 +26,12 @@ observed = rng.random((n, 3)) > 0.2
 layout = Layout(("a", "b"), ("c",), (2,))
 table = Table(num, (z > 0).astype(int)[:, None], observed, layout)
 digest = hashlib.sha256()
-for rule in (
+for augmenter in (
     LgbmS(n_jobs=n_jobs),
     LgbmSCalibrated(n_jobs=n_jobs),
     LgbmChain(n_sweeps=2, n_jobs=n_jobs),
 ):
-    filled = rule.fit(table, np.random.default_rng(3)).draw(rng)
+    filled = augmenter.fit(table, np.random.default_rng(3)).draw(rng)
     digest.update(filled.num.tobytes() + filled.cat.tobytes())
 """
 FRESH = """
@@ -62,6 +62,6 @@ def test_a_failing_call_raises_its_own_error(cells):
         list(run_each(divmod, [(1, 1), (1, 0)], cells=cells, n_jobs=2))
 
 
-def test_no_call_starts_nothing(monkeypatch):
+def test_without_calls_no_worker_is_started(monkeypatch):
     monkeypatch.setattr("joblib.Parallel", None)
     assert list(run_each(divmod, [], cells=TINY_CELLS)) == []

@@ -1,17 +1,17 @@
-"""Golden rows: what every generator and augmenter made when its version was declared.
+"""Golden rows: the output of every generator and augmenter at its declared version.
 
-A run is named by settings and versions. Code is in no name, so a change of what a
-generator does must raise its `version`, or results of the old code pass as those of the
+Runs are named by settings and versions, not by code. A change of the code that changes
+rows must therefore raise `version`, or results of the old code pass as those of the
 new. `goldens/` holds the rows of toy fits with the version that made them.
 
 Processors round differently, so rows are compared and not hashed: numbers within a
-thousandth of a standard deviation, and one row of twenty may differ (a number that is
-rounded the other way, a draw at the edge between two levels). Fits are a few steps at
-high rates: short enough that rounding does not grow, and every step still counts. With
-`ATEN_CPU_CAPABILITY=default` (no AVX in torch), all were within about 1e-4.
+thousandth of a standard deviation, and one row of twenty may differ (a number rounded
+the other way, a draw at the boundary of two levels). Fits are a few steps at high
+learning rates: short enough that rounding errors do not grow, and sensitive to every
+step. With `ATEN_CPU_CAPABILITY=default` (no AVX in torch), all were within about 1e-4.
 
-After a change that is meant, raise the version and remake the files, in both
-environments: `make goldens`, `make goldens-baselines`.
+After an intended change, raise the version and remake the files in both environments:
+`make goldens`, `make goldens-baselines`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask.augmentation import every_augmenter, resolve_augmenter
+from augmask.augmentation import available_augmenters, resolve_augmenter
 from augmask.errors import AugMaskWarning
 from augmask.table.table import Layout, Table
-from augmask_bench.augmentation_cache import augmenter_version, rule_lacks
+from augmask_bench.augmentation_cache import (
+    augmenter_version,
+    why_augmenter_unavailable,
+)
 from augmask_bench.data import Dataset, Source
 from augmask_bench.methods import (
     GENERATORS,
@@ -42,9 +45,9 @@ from augmask_bench.run import generate
 
 FOLDER = Path(__file__).with_name("goldens")
 COMMAND = "make goldens"
-# of peers' packages, which have an environment of their own
+# for packages of other authors, which have their own environment
 PEERS_COMMAND = "make goldens-baselines"
-KEPT = 40
+N_ROWS = 40
 TOLERANCE = 1e-3
 ODD_ROWS = 0.05
 
@@ -68,12 +71,12 @@ _TRAINED = {
     "ema": 0.5,
     "sampling_steps": 12,
 }
-# what is left out of the presets is what a golden is to guard
+# settings that are not listed are guarded by the golden
 TOYS: dict[str, dict[str, Any]] = {
     "cdtd": _TRAINED,
-    # attention has gradients of nearly 0, and Adam steps by their sign: smaller steps
+    # gradients of attention are nearly 0 and Adam follows their sign: smaller steps
     "tabdiff": {**_TRAINED, "steps": 8, "lr": 0.002},
-    # without a bound, 12 steps of a toy end at the extremes of every column
+    # without clipping, 12 steps of a toy end at the extremes of every column
     "tabddpm": {**_TRAINED, "clip": 1.0},
     "miwae": {"epochs": 12, "latent": 4, "hidden": 8, "k": 3},
     "missdiff": {
@@ -86,27 +89,27 @@ TOYS: dict[str, dict[str, Any]] = {
     "diffputer": {
         "iterations": 2,
         "trials": 2,
-        "levels": 6,
+        "sampling_steps": 6,
         "repeats": 2,
         "units": 16,
         "max_steps": 30,
     },
     "forestdiff": {"n_t": 4, "duplicate_K": 2, "n_estimators": 3},
-    "tvae": {"steps": 12, "batch": 40, "embedding_dim": 8, "widths": (16,)},
-    "ctgan": {"steps": 12, "batch": 40, "embedding_dim": 8, "widths": (16,)},
+    "tvae": {"steps": 12, "batch_size": 40, "embedding_dim": 8, "widths": (16,)},
+    "ctgan": {"steps": 12, "batch_size": 40, "embedding_dim": 8, "widths": (16,)},
     "arf": {"num_trees": 3, "max_iters": 1},
     "tabsyn": {
         "vae_steps": 2,
         "steps": 12,
         "units": 16,
         "embedding": 8,
-        "levels": 6,
+        "sampling_steps": 6,
     },
 }
 
 
 def toy() -> tuple[Dataset, pd.DataFrame]:
-    """Return a small complete table with ties and a long tail, and it with holes."""
+    """Return a small table with ties and a long tail, complete and incomplete."""
     rng = np.random.default_rng(0)
     n = 80
     size = rng.normal(size=n).round(4)
@@ -135,13 +138,13 @@ def toy_table() -> Table:
 
 
 def methods(name: str) -> dict[str, Method]:
-    """Return what a generator is asked for, by the names of the cases."""
+    """Return the methods of a generator to test, by case."""
     generator = find_generator(name)
     options = tuple(TOYS.get(name, {}).items())
     if "AugMask" in generator.strategies:
-        # a draw without a model, so that only a change of the generator itself shows
+        # an augmenter without a model, so that only changes of the generator show
         mask = {"strategy": "AugMask", "augmenter": "noise", "options": options}
-        found = {
+        cases = {
             "paper, AugMask": Method(name, **mask),
             "paper, NoAug": Method(name, "NoAug", options=options),
             "fast, AugMask, stack:2": Method(
@@ -150,35 +153,35 @@ def methods(name: str) -> dict[str, Method]:
         }
     elif generator.strategies:
         small = {"preset": "small", "options": options}
-        found = {
+        cases = {
             "NoAug": Method(name, "NoAug", **small),
             "AugFull": Method(name, "AugFull", "ecdf", **small),
         }
     elif generator.complete:
-        found = {rule: Method(name, augmenter=rule) for rule in ("mean", "ecdf")}
+        cases = {fill: Method(name, augmenter=fill) for fill in ("mean", "ecdf")}
     else:
-        found = {"small": Method(name, preset="small", options=options)}
-    return {case: complete_method(method) for case, method in found.items()}
+        cases = {"small": Method(name, preset="small", options=options)}
+    return {case: complete_method(method) for case, method in cases.items()}
 
 
 def rows_of(method: Method) -> Rows:
     """Return rows that a method generates from the toy table."""
-    data, holed = toy()
+    data, incomplete = toy()
     run = Run(
         *("", Source("clinic"), "mcar", "", 0.3, 0, method, Metrics()), device="cpu"
     )
     with tempfile.TemporaryDirectory() as out, warnings.catch_warnings():
         warnings.simplefilter("ignore", AugMaskWarning)
-        made, _ = generate(run, Path(out), data, holed)
-    rows = made.rows[list(KINDS)][:KEPT]
+        generated, _ = generate(run, Path(out), data, incomplete)
+    rows = generated.rows[list(KINDS)][:N_ROWS]
     return [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)]
 
 
 def draws_of(name: str) -> Rows:
-    """Return the toy table as an augmenter fills it, numbers before codes."""
+    """Return the toy table completed by an augmenter, numbers before codes."""
     rng = np.random.default_rng(2)
     drawn = resolve_augmenter(name).fit(toy_table(), rng).draw(rng)
-    cells = zip(drawn.num[:KEPT].tolist(), drawn.cat[:KEPT].tolist(), strict=True)
+    cells = zip(drawn.num[:N_ROWS].tolist(), drawn.cat[:N_ROWS].tolist(), strict=True)
     return [[*map(_plain, num), *map(str, cat)] for num, cat in cells]
 
 
@@ -196,10 +199,10 @@ def scales(augmenter: bool) -> list[float]:
     return [float(data.frame[name].std()) for name in data.numeric]
 
 
-def odd_rows(found: Rows, golden: Rows, sds: list[float]) -> int:
-    """Return how many rows differ by more than rounding."""
-    if len(found) != len(golden):
-        return max(len(found), len(golden))
+def odd_rows(rows: Rows, golden: Rows, sds: list[float]) -> int:
+    """Return the number of rows that differ by more than rounding."""
+    if len(rows) != len(golden):
+        return max(len(rows), len(golden))
 
     def same(row: list[Any], other: list[Any]) -> bool:
         numbers = zip(row, other, sds, strict=False)
@@ -207,16 +210,16 @@ def odd_rows(found: Rows, golden: Rows, sds: list[float]) -> int:
             abs(a - b) <= TOLERANCE * sd for a, b, sd in numbers
         )
 
-    return sum(not same(*pair) for pair in zip(found, golden, strict=True))
+    return sum(not same(*pair) for pair in zip(rows, golden, strict=True))
 
 
-def differs(found: Rows, golden: Rows, sds: list[float]) -> bool:
-    """Whether rows differ by more than processors do."""
-    return odd_rows(found, golden, sds) > ODD_ROWS * len(golden)
+def differs(rows: Rows, golden: Rows, sds: list[float]) -> bool:
+    """Return whether rows differ by more than processors do."""
+    return odd_rows(rows, golden, sds) > ODD_ROWS * len(golden)
 
 
 class Golden:
-    """The golden of a generator or an augmenter: where it is, and how it is made.
+    """The golden rows of a generator or an augmenter.
 
     Parameters
     ----------
@@ -232,15 +235,15 @@ class Golden:
         return f"{self.kind} {self.name}"
 
     @property
-    def lacks(self) -> str:
-        """Why it cannot be made here; empty if it can."""
+    def why_unavailable(self) -> str:
+        """Why it cannot be made here; an empty text if it can."""
         if self.kind == "augmenter":
-            return rule_lacks(self.name)
+            return why_augmenter_unavailable(self.name)
         return find_generator(self.name).why_unavailable("cpu")
 
     @property
     def command(self) -> str:
-        """What remakes it."""
+        """The command that remakes it."""
         if self.kind == "augmenter":
             package = getattr(resolve_augmenter(self.name), "package", "")
         else:
@@ -249,48 +252,48 @@ class Golden:
 
     @property
     def version(self) -> str:
-        """The version that is declared now."""
+        """The declared version."""
         if self.kind == "augmenter":
             return augmenter_version(resolve_augmenter(self.name))
         return find_generator(self.name).version
 
-    def made(self) -> dict[str, Rows]:
-        """Return the rows of every case, made now."""
+    def make(self) -> dict[str, Rows]:
+        """Return the rows of every case, generated now."""
         if self.kind == "augmenter":
             return {"draw": draws_of(self.name)}
         return {case: rows_of(m) for case, m in methods(self.name).items()}
 
     def stored(self) -> dict[str, Any]:
-        """Return the file; empty if there is none."""
+        """Return the content of the file; empty if there is none."""
         return json.loads(self.path.read_text()) if self.path.exists() else {}
 
-    def complaint(self, made: dict[str, Rows], stored: dict[str, Any]) -> str:
-        """Return what is wrong with rows that were made now; empty if nothing is."""
+    def problem(self, rows_now: dict[str, Rows], stored: dict[str, Any]) -> str:
+        """Return what is wrong with rows generated now; an empty text if nothing is."""
         if not stored:
             return f"{self} has no golden; make it with `{self.command}`"
         if stored["version"] != self.version:
             return (
-                f"the golden of {self} is that of version {stored['version']}, and "
+                f"the golden of {self} has version {stored['version']}, but "
                 f"{self.version} is declared; remake it with `{self.command}`"
             )
         golden, sds = stored["cases"], scales(self.kind == "augmenter")
         wrong = [
             case
-            for case in made.keys() | golden.keys()
-            if differs(made.get(case, []), golden.get(case, [[]]), sds)
+            for case in rows_now.keys() | golden.keys()
+            if differs(rows_now.get(case, []), golden.get(case, [[]]), sds)
         ]
         if not wrong:
             return ""
         return (
-            f"behaviour of {self} changed ({'; '.join(sorted(wrong))}); raise its "
+            f"the rows of {self} changed ({'; '.join(sorted(wrong))}); raise its "
             f"version and remake the golden with `{self.command}`"
         )
 
-    def write(self, made: dict[str, Rows]) -> None:
-        """Write the file, a row a line."""
+    def write(self, rows_now: dict[str, Rows]) -> None:
+        """Write the file, one row per line."""
         cases = ",\n".join(
             f"{json.dumps(case)}: [\n" + ",\n".join(map(json.dumps, rows)) + "\n]"
-            for case, rows in made.items()
+            for case, rows in rows_now.items()
         )
         text = f'{{"version": {json.dumps(self.version)}, "cases": {{\n{cases}\n}}}}\n'
         FOLDER.mkdir(exist_ok=True)
@@ -298,26 +301,26 @@ class Golden:
 
 
 def goldens() -> list[Golden]:
-    """Return one for every generator and augmenter that the package has."""
+    """Return one golden for every generator and augmenter."""
     return [Golden("generator", name) for name in GENERATORS] + [
-        Golden("augmenter", name) for name in every_augmenter()
+        Golden("augmenter", name) for name in available_augmenters()
     ]
 
 
 def main() -> int:
-    """Remake the goldens whose version was raised; refuse where it was forgotten."""
+    """Remake the goldens whose version was raised; refuse if it was not."""
     forgotten = 0
     for golden in goldens():
-        if golden.lacks:
-            sys.stderr.write(f"left out: {golden}: {golden.lacks}\n")
+        if golden.why_unavailable:
+            sys.stderr.write(f"skipped {golden}: {golden.why_unavailable}\n")
             continue
-        made, stored = golden.made(), golden.stored()
-        complaint = golden.complaint(made, stored)
-        if stored and complaint and stored["version"] == golden.version:
-            sys.stderr.write(f"{complaint}\n")
+        rows, stored = golden.make(), golden.stored()
+        problem = golden.problem(rows, stored)
+        if stored and problem and stored["version"] == golden.version:
+            sys.stderr.write(f"{problem}\n")
             forgotten += 1
-        elif complaint:
-            golden.write(made)
+        elif problem:
+            golden.write(rows)
             sys.stderr.write(f"written: {golden.path}\n")
     for path in set(FOLDER.glob("*.json")) - {golden.path for golden in goldens()}:
         path.unlink()

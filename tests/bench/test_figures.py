@@ -15,7 +15,7 @@ from augmask_bench.figures import (
 )
 from augmask_bench.ranks import METRICS, rank_table
 
-from .made_results import break_runs, make_results
+from .synthetic_results import break_runs, make_results
 
 LIFTS = {
     "MIWAE": 0.02,
@@ -50,7 +50,7 @@ def test_nothing_is_drawn_outside_the_picture(name, results):
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_figure_that_cannot_be_drawn_says_why(name, results):
+def test_a_figure_that_cannot_be_drawn_has_a_reason(name, results):
     module = FIGURES[name]
     assert module.needs(results) == ""
     lone = module.needs(results[results["method"] == "MIWAE"])
@@ -59,7 +59,7 @@ def test_a_figure_that_cannot_be_drawn_says_why(name, results):
 
 def test_curves_need_two_ratios_and_costs_need_times(results):
     one = results[results["ratio"] == 0.5]
-    assert "two of them" in robustness.needs(one)
+    assert "at least two ratios" in robustness.needs(one)
     assert "fit_seconds" in cost_quality.needs(results.drop(columns="fit_seconds"))
 
 
@@ -76,10 +76,10 @@ def test_the_map_shows_every_average_rank(results):
 
 
 def test_bars_join_methods_that_do_not_differ():
-    alike = critical_difference.alike
-    assert alike([1.0, 1.5, 2.2, 4.0], 1.0) == [(0, 1), (1, 2)]
-    assert alike([1.0, 1.2, 1.4], 5.0) == [(0, 2)]
-    assert alike([1.0, 3.0], 1.0) == []
+    groups = critical_difference.groups_within
+    assert groups([1.0, 1.5, 2.2, 4.0], 1.0) == [(0, 1), (1, 2)]
+    assert groups([1.0, 1.2, 1.4], 5.0) == [(0, 2)]
+    assert groups([1.0, 3.0], 1.0) == []
 
 
 def test_the_critical_difference_is_nemenyis():
@@ -89,7 +89,7 @@ def test_the_critical_difference_is_nemenyis():
         assert distance == pytest.approx(q * np.sqrt(k * (k + 1) / 180), abs=1e-3)
 
 
-def test_methods_stand_at_their_summary_ranks(results):
+def test_methods_are_at_their_summary_ranks(results):
     figure = critical_difference.draw(results, None)
     assert len(figure.axes) == 2
     for ax, mechanism in zip(figure.axes, ("mcar", "mar"), strict=True):
@@ -106,7 +106,7 @@ def test_methods_stand_at_their_summary_ranks(results):
         assert "2 datasets" in written
 
 
-def test_a_panel_a_metric_a_row_a_generator_and_mechanism(results):
+def test_one_panel_per_metric_one_row_per_generator_and_mechanism(results):
     figure = robustness.draw(results, None)
     assert len(figure.axes) == 4 * len(METRICS)
     rows = [ax.get_ylabel() for ax in figure.axes if ax.get_ylabel()]
@@ -117,9 +117,9 @@ def test_a_panel_a_metric_a_row_a_generator_and_mechanism(results):
     (legend,) = figure.legends
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["NoAug", "AugFull", "AugMask", "MIWAE"]
-    # one colour a name, in every panel
-    shown = {to_hex(line.get_color()) for ax in figure.axes for line in ax.lines}
-    assert len(shown) == 4
+    # one colour per name, in every panel
+    used = {to_hex(line.get_color()) for ax in figure.axes for line in ax.lines}
+    assert len(used) == 4
     for ax in figure.axes:
         for line in ax.lines:
             low, high = ax.get_ylim()
@@ -127,7 +127,7 @@ def test_a_panel_a_metric_a_row_a_generator_and_mechanism(results):
             assert line.get_ydata().max() < high
 
 
-def test_a_line_is_the_mean_of_all_cells_and_breaks_where_one_failed(results):
+def test_a_line_is_the_mean_of_all_runs_and_has_a_gap_where_one_failed(results):
     broken = break_runs(
         results,
         "CDTD + AugMask",
@@ -150,7 +150,7 @@ def test_a_line_is_the_mean_of_all_cells_and_breaks_where_one_failed(results):
     assert names[-1] == "a run failed"
 
 
-def test_lines_are_compared_on_the_cells_they_share(results):
+def test_lines_are_compared_on_common_blocks(results):
     some = results[
         (results["method"] != "CDTD + NoAug") | (results["dataset"] == "table_1")
     ]
@@ -162,11 +162,11 @@ def test_lines_are_compared_on_the_cells_they_share(results):
     np.testing.assert_allclose(mine.get_ydata(), part.groupby("ratio")["shape"].mean())
 
 
-def test_points_stand_at_time_and_rank(results):
-    found = cost_quality.costs(results)
-    # 10 s of fit a place in the list, 2 s of sampling, 1 s of augmenting
-    assert found["seconds"]["MIWAE"] == 12.0
-    assert found["seconds"]["CDTD + AugMask"] == 43.0
+def test_points_are_at_time_and_rank(results):
+    costs = cost_quality.costs(results)
+    # 10 s of fit per position in the list, 2 s of sampling, 1 s of augmentation
+    assert costs["seconds"]["MIWAE"] == 12.0
+    assert costs["seconds"]["CDTD + AugMask"] == 43.0
     figure = cost_quality.draw(results, None)
     (ax,) = figure.axes
     points = {
@@ -174,41 +174,45 @@ def test_points_stand_at_time_and_rank(results):
         for line in ax.lines
         if len(line.get_xdata()) == 1
     }
-    assert points == set(zip(found["seconds"], found["rank"], strict=True))
+    assert points == set(zip(costs["seconds"], costs["rank"], strict=True))
     # up is better
     assert ax.yaxis_inverted()
     assert {text.get_text() for text in ax.texts} == {"MIWAE", "CDTD", "TabDiff"}
 
 
-def test_a_method_that_never_finished_has_no_cost(results):
+def test_a_method_without_a_completed_run_has_no_cost(results):
     broken = break_runs(results, "TabDiff + NoAug")
     assert "TabDiff + NoAug" not in cost_quality.costs(broken).index
 
 
-RULES = [f"CDTD + AugMask (rule {i})" for i in range(9)]
+VARIANTS = [f"CDTD + AugMask (variant {i})" for i in range(9)]
 
 
-def test_of_very_many_variants_lines_are_drawn_for_the_plain_strategies():
+def test_with_many_variants_only_plain_strategies_are_drawn():
     some = dict.fromkeys(["CDTD + NoAug", "CDTD + AugMask"], 0.0)
-    ax = robustness.draw(make_results(some | dict.fromkeys(RULES, 0.0))).axes[0]
+    ax = robustness.draw(make_results(some | dict.fromkeys(VARIANTS, 0.0))).axes[0]
     assert len(ax.lines) == 2
-    few = robustness.draw(make_results(some | dict.fromkeys(RULES[:4], 0.0)))
+    few = robustness.draw(make_results(some | dict.fromkeys(VARIANTS[:4], 0.0)))
     assert len(few.axes[0].lines) == 6
     names = [text.get_text() for text in few.legends[0].get_texts()]
     assert names[0] == "NoAug"
-    assert set(RULES[:4]) < set(names)
-    assert "told apart" in robustness.needs(make_results(dict.fromkeys(RULES, 0.0)))
+    assert set(VARIANTS[:4]) < set(names)
+    assert "not distinguishable" in robustness.needs(
+        make_results(dict.fromkeys(VARIANTS, 0.0))
+    )
 
 
-def test_variants_of_one_strategy_are_not_joined_but_named():
-    lifts = {"CDTD + NoAug": 0.0, "CDTD + AugMask": 0.2, RULES[0]: 0.1}
+def test_variants_of_one_strategy_are_labelled_and_not_joined():
+    lifts = {"CDTD + NoAug": 0.0, "CDTD + AugMask": 0.2, VARIANTS[0]: 0.1}
     (ax,) = cost_quality.draw(make_results(lifts)).axes
     assert {text.get_text() for text in ax.texts} == set(lifts)
     assert all(len(line.get_xdata()) == 1 for line in ax.lines)
 
 
 def test_long_names_of_many_methods_stay_inside_the_diagram():
-    lifts = {f"CDTD + AugMask (a long name of rule {i})": 0.01 * i for i in range(25)}
+    lifts = {
+        f"CDTD + AugMask (a long name of variant {i})": 0.01 * i for i in range(25)
+    }
     results = make_results(lifts)
     assert critical_difference.needs(results) == ""
     figure = critical_difference.draw(results)
@@ -216,4 +220,4 @@ def test_long_names_of_many_methods_stay_inside_the_diagram():
     assert drawn.x0 >= -0.02
     assert drawn.x1 <= figure.get_figwidth() + 0.02
     lifts = {f"G{i} + NoAug": 0.0 for i in range(41)}
-    assert "cannot be read" in critical_difference.needs(make_results(lifts))
+    assert "not readable" in critical_difference.needs(make_results(lifts))

@@ -1,4 +1,4 @@
-"""A change of behaviour under an unchanged version is seen; see `golden.py`."""
+"""A change of rows under an unchanged version is detected; see `golden.py`."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ BACKBONES = ("cdtd", "tabdiff", "tabddpm")
 
 
 @pytest.mark.parametrize("one", EVERY, ids=str)
-def test_behaviour_is_that_of_the_declared_version(one):
-    if one.lacks:
-        pytest.skip(one.lacks)
-    complaint = one.complaint(one.made(), one.stored())
-    assert not complaint, complaint
+def test_rows_are_those_of_the_declared_version(one):
+    if one.why_unavailable:
+        pytest.skip(one.why_unavailable)
+    problem = one.problem(one.make(), one.stored())
+    assert not problem, problem
 
 
-def test_there_is_a_golden_for_each_and_none_besides():
+def test_there_is_one_golden_for_each():
     assert {path.name for path in FOLDER.glob("*")} == {one.path.name for one in EVERY}
 
 
 @pytest.mark.parametrize("name", BACKBONES)
-def test_strategies_presets_and_seeds_are_told_apart(name):
+def test_strategies_presets_and_seeds_are_distinguished(name):
     stored = Golden("generator", name).stored()["cases"]
     sds = golden.scales(augmenter=False)
     cases = list(stored.values())
@@ -49,30 +49,30 @@ def test_strategies_presets_and_seeds_are_told_apart(name):
         {"cases": {"draw": []}},
     ],
 )
-def test_a_golden_of_something_else_is_refused(change):
+def test_a_golden_of_another_version_or_case_is_refused(change):
     one = Golden("augmenter", "mean")
-    made = one.made()
-    assert one.complaint(made, one.stored()) == ""
-    assert one.complaint(made, {**one.stored(), **change})
-    assert "has no golden" in one.complaint(made, {})
+    rows = one.make()
+    assert one.problem(rows, one.stored()) == ""
+    assert one.problem(rows, {**one.stored(), **change})
+    assert "has no golden" in one.problem(rows, {})
 
 
-def test_the_message_says_what_to_do():
+def test_the_message_names_the_fix():
     one = Golden("generator", "fill")
-    made = {case: rows[::-1] for case, rows in one.made().items()}
-    assert one.complaint(made, one.stored()) == (
-        "behaviour of generator fill changed (ecdf; mean); raise its version and "
+    reversed_rows = {case: rows[::-1] for case, rows in one.make().items()}
+    assert one.problem(reversed_rows, one.stored()) == (
+        "the rows of generator fill changed (ecdf; mean); raise its version and "
         "remake the golden with `make goldens`"
     )
     assert Golden("generator", "arf").command == "make goldens-baselines"
 
 
-def test_rounding_passes_and_little_more_does():
+def test_only_rounding_is_tolerated():
     rows = [[float(i), "a"] for i in range(40)]
     near = [[x + 0.9e-3, level] for x, level in rows]
     assert not differs(near, rows, [1.0])
     assert differs([[x + 1.1e-3, level] for x, level in rows], rows, [1.0])
-    # a thousandth of the deviation, whatever the unit
+    # a thousandth of the standard deviation
     assert differs(near, rows, [0.5])
     odd = [[x, "b" if x < 2 else level] for x, level in rows]
     assert not differs(odd, rows, [1.0])
@@ -80,19 +80,19 @@ def test_rounding_passes_and_little_more_does():
     assert differs(rows[:39], rows, [1.0])
 
 
-def test_remaking_does_not_hide_a_forgotten_version(tmp_path, monkeypatch, capsys):
+def test_remaking_refuses_an_unchanged_version(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(golden, "FOLDER", tmp_path)
     one = Golden("augmenter", "mean")
     monkeypatch.setattr(golden, "goldens", lambda: [one])
     (tmp_path / "augmenter-gone.json").touch()
     assert golden.main() == 0
     assert [path.name for path in tmp_path.iterdir()] == ["augmenter-mean.json"]
-    whole = one.path.read_text()
-    changed = {case: rows[::-1] for case, rows in one.made().items()}
-    monkeypatch.setattr(Golden, "made", lambda _: changed)
+    before = one.path.read_text()
+    changed = {case: rows[::-1] for case, rows in one.make().items()}
+    monkeypatch.setattr(Golden, "make", lambda _: changed)
     assert golden.main() == 1
     assert "raise its version" in capsys.readouterr().err
-    assert one.path.read_text() == whole
+    assert one.path.read_text() == before
     monkeypatch.setattr(Golden, "version", "2")
     assert golden.main() == 0
     assert one.stored() == {"version": "2", "cases": changed}

@@ -11,7 +11,7 @@ from augmask_bench.layout import csv, latex, long_table, markdown, terminal
 from augmask_bench.ranks import rank_table
 from augmask_bench.significance import gains
 
-from .made_results import break_runs, make_results
+from .synthetic_results import break_runs, make_results
 
 LIFTS = {
     "MIWAE": 0.0,
@@ -46,7 +46,7 @@ def cells(line):
     ]
 
 
-def test_the_screen_shows_ranks_in_line_with_marks_and_notes(table, found):
+def test_the_terminal_shows_aligned_ranks_with_marks_and_notes(table, found):
     lines = terminal(table, found).splitlines()
     assert lines[0] == "MCAR, 18 blocks: 3 datasets × 2 missing ratios × 3 seeds"
     titles = "α-Prec. β-Rec. Trend Shape ML Task Summary Δ failed"
@@ -73,7 +73,7 @@ def test_the_screen_shows_ranks_in_line_with_marks_and_notes(table, found):
         assert words in notes.replace("\n", " ")
 
 
-def test_without_tests_and_failures_their_columns_are_not_there():
+def test_without_tests_and_failures_their_columns_are_omitted():
     table = rank_table(make_results({"A + NoAug": 0, "A + AugMask": 0.1}, datasets=1))
     text = terminal(table, gains(table, np.random.default_rng(0)))
     assert "failed" not in text.splitlines()[2]
@@ -82,7 +82,7 @@ def test_without_tests_and_failures_their_columns_are_not_there():
     assert "1 dataset × 2" in text
 
 
-def test_markdown_has_whole_rows_whatever_methods_are_called(table, found):
+def test_markdown_rows_survive_odd_names_of_methods(table, found):
     text = markdown(table, found)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     ranks, tests = rows[:8], rows[8:]
@@ -95,7 +95,7 @@ def test_markdown_has_whole_rows_whatever_methods_are_called(table, found):
     assert rf"**1.0 ± 0.0**\*\* ({delta})" in line
 
 
-def test_the_csv_loses_no_digit(table, found):
+def test_the_csv_has_full_precision(table, found):
     lines = list(DictReader(io.StringIO(csv(table, found))))
     long = long_table(table, found)
     assert len(lines) == len(LIFTS) * 6
@@ -110,7 +110,7 @@ def test_the_csv_loses_no_digit(table, found):
         assert line["against"] == (found.rival if tested else "")
 
 
-def test_latex_is_whole(table, found):
+def test_latex_is_balanced(table, found):
     text = latex(table, found)
     bare = re.sub(r"\\[{}%&\\]", "", text)
     depth = np.cumsum([(sign == "{") - (sign == "}") for sign in bare])
@@ -127,7 +127,7 @@ def test_latex_is_whole(table, found):
     assert all(sign.isascii() for sign in text)
 
 
-def test_latex_reads_as_the_paper_sets_it(table, found):
+def test_latex_has_the_paper_s_layout(table, found):
     lines = latex(table, found).splitlines()
     start = next(i for i, line in enumerate(lines) if "(A) Missing-aware" in line)
     assert lines[start + 2].startswith("ForestDiff & ")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from augmask.errors import DataError, UsageError
 from augmask_bench.ranks import METRICS, rank_table
 
-from .made_results import break_runs, make_results
+from .synthetic_results import break_runs, make_results
 
 THREE = ("G + NoAug", "G + AugFull", "G + AugMask")
 
@@ -36,7 +36,7 @@ def results_of(scores, status=None, names=THREE):
     return pd.DataFrame(rows)
 
 
-def test_ranks_by_hand_with_ties_and_failures():
+def test_ranks_with_ties_and_failures():
     scores = [
         [0.5, 0.9, 0.7],  # ranks 3 1 2
         [0.8, 0.8, 0.9],  # ranks 2.5 2.5 1
@@ -64,7 +64,7 @@ def test_ranks_by_hand_with_ties_and_failures():
     assert sum("was not measured" in note for note in table.notes) == 4
 
 
-def test_the_summary_is_the_mean_over_metrics_inside_the_block():
+def test_the_summary_is_the_mean_over_metrics_within_a_block():
     results = results_of([[0.1, 0.2, 0.3]])
     results["trend"] = [0.9, 0.8, 0.7]
     results["mle"] = [0.9, 0.7, 0.8]
@@ -88,7 +88,7 @@ def test_the_summary_is_the_mean_over_metrics_inside_the_block():
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_every_block_adds_up_whatever_ties_and_fails(scores):
+def test_ranks_of_every_block_add_up(scores):
     k = len(scores[0])
     if all(score is None for block in scores for score in block):
         return
@@ -100,7 +100,7 @@ def test_every_block_adds_up_whatever_ties_and_fails(scores):
     assert table.mean["shape"].mean() == pytest.approx((k + 1) / 2)
 
 
-def test_neither_the_order_of_rows_nor_a_monotone_scale_matters():
+def test_ranks_are_invariant_to_row_order_and_monotone_scales():
     lifts = {"A + NoAug": 0.0, "A + AugMask": 0.05, "MIWAE": 0.03, "B + NoAug": 0.01}
     results = make_results(lifts, noise=0.03)
     table = rank_table(results)
@@ -118,7 +118,7 @@ def test_neither_the_order_of_rows_nor_a_monotone_scale_matters():
     ]
 
 
-def test_a_method_counts_only_where_it_was_asked_for():
+def test_only_common_blocks_are_ranked():
     lifts = {"A + NoAug": 0.0, "A + AugMask": 0.1, "B + NoAug": -0.1}
     results = make_results(lifts)
     gone = (results["method"] == "B + NoAug") & (results["dataset"] == "table_1")
@@ -137,7 +137,7 @@ def test_a_method_counts_only_where_it_was_asked_for():
     assert failed.methods.loc["A + AugMask", "failed"] == 8
 
 
-def test_mechanisms_are_ranked_apart_or_together():
+def test_mechanisms_are_ranked_separately_or_together():
     lifts = {"A + NoAug": 0.0, "A + AugMask": 0.1}
     results = make_results(lifts, mechanisms=("mcar", "mar"))
     # under MAR the order is the other way round
@@ -149,7 +149,7 @@ def test_mechanisms_are_ranked_apart_or_together():
         assert table.mechanism == (mechanism or "all")
 
 
-def test_filled_tables_are_not_ranked_unless_named():
+def test_augmented_tables_are_not_ranked_unless_named():
     results = make_results({"A + NoAug": 0.0, "A + AugMask": 0.1, "fill: mean": 0.2})
     results.loc[results["method"] == "fill: mean", "generator"] = "fill"
     assert "fill: mean" not in rank_table(results).methods.index
@@ -157,7 +157,7 @@ def test_filled_tables_are_not_ranked_unless_named():
     assert named.mean.loc["fill: mean", "summary"] == 1.0
 
 
-def test_two_noaug_of_one_generator_leave_no_delta():
+def test_two_noaug_of_one_generator_give_no_delta():
     results = make_results(
         {"A + NoAug": 0.0, "A + NoAug (zero)": 0.1, "A + AugMask": 0.2}
     )
@@ -166,7 +166,7 @@ def test_two_noaug_of_one_generator_leave_no_delta():
     assert any("2 NoAug" in note for note in table.notes)
 
 
-def test_tables_that_cannot_be_ranked_say_why():
+def test_tables_that_cannot_be_ranked_raise():
     results = make_results({"A + NoAug": 0.0, "A + AugMask": 0.1})
     with pytest.raises(DataError, match="column 'trend'"):
         rank_table(results.drop(columns="trend"))
@@ -177,7 +177,7 @@ def test_tables_that_cannot_be_ranked_say_why():
     with pytest.raises(DataError, match="none of the 16 runs"):
         rank_table(break_runs(break_runs(results, "A + NoAug"), "A + AugMask"))
     first, base = results["dataset"] == "table_0", results["method"] == "A + NoAug"
-    with pytest.raises(DataError, match="there are none"):
+    with pytest.raises(DataError, match="got none"):
         rank_table(results[first == base])
     with pytest.raises(UsageError, match="did you mean 'mcar'"):
         rank_table(results, "mcarr")

@@ -8,12 +8,18 @@ from scipy.stats import rankdata, wilcoxon
 
 from augmask.errors import UsageError
 from augmask_bench.ranks import rank_table
-from augmask_bench.significance import EXACT, cluster_interval, gains, holm, signed_rank
+from augmask_bench.significance import (
+    MAX_EXACT,
+    cluster_interval,
+    gains,
+    holm,
+    signed_rank,
+)
 
-from .made_results import break_runs, make_results
+from .synthetic_results import break_runs, make_results
 
 
-def test_the_exact_test_counts_all_signs_with_ties_and_zeros():
+def test_the_exact_test_enumerates_all_signs_with_ties_and_zeros():
     d = np.array([0.0, 0.2, -0.2, 0.2, 0.5, 0.0, -0.1])
     ranks = rankdata(np.abs(d))[d != 0]
     found = ranks[d[d != 0] > 0].sum()
@@ -23,12 +29,12 @@ def test_the_exact_test_counts_all_signs_with_ties_and_zeros():
     assert less == pytest.approx(np.mean([s <= found for s in sums]))
 
 
-@pytest.mark.parametrize("n", [12, EXACT, EXACT + 1])
+@pytest.mark.parametrize("n", [12, MAX_EXACT, MAX_EXACT + 1])
 def test_it_agrees_with_scipy_without_ties(n, rng):
     d = rng.normal(0.05, 1, n)
     for p, side in zip(signed_rank(d), ("greater", "less"), strict=True):
         exact = wilcoxon(d.round(6), alternative=side, method="exact").pvalue
-        assert p == pytest.approx(exact, abs=2e-3 if n > EXACT else 1e-9)
+        assert p == pytest.approx(exact, abs=2e-3 if n > MAX_EXACT else 1e-9)
 
 
 def test_it_agrees_with_the_normal_limit_on_many_ties(rng):
@@ -38,18 +44,18 @@ def test_it_agrees_with_the_normal_limit_on_many_ties(rng):
     assert signed_rank(d)[0] == pytest.approx(limit, rel=0.03)
 
 
-def test_nothing_differs_and_noise_below_the_sixth_decimal_is_nothing():
+def test_noise_below_the_sixth_decimal_is_no_difference():
     assert signed_rank(np.zeros(9)) == (1.0, 1.0)
     assert signed_rank(np.full(9, 1e-9)) == (1.0, 1.0)
 
 
-def test_holm_by_hand():
+def test_holm_on_a_known_example():
     # sorted: 0.005*4, 0.01*3, 0.03*2, 0.04*1, and no later one below an earlier one
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.9]).tolist() == [1.0, 1.0]
 
 
-def test_the_bootstrap_draws_whole_datasets(rng):
+def test_the_bootstrap_resamples_datasets(rng):
     means = np.array([1.0, 2.0, 3.0, 4.0])
     low, high = cluster_interval(means, rng)
     # every mean of four draws of these: 4 or more of 256 lie on each side of these
@@ -72,7 +78,7 @@ LIFTS = {
 }
 
 
-def test_known_effects_are_marked_right(rng):
+def test_known_effects_get_the_right_marks(rng):
     results = make_results(
         LIFTS, noise=0.01, datasets=6, ratios=(0.1, 0.3, 0.5, 0.7, 0.9), seeds=3
     )
@@ -96,7 +102,7 @@ def test_known_effects_are_marked_right(rng):
     )
 
 
-def test_a_named_rival_and_none(rng):
+def test_a_named_rival_and_no_rival(rng):
     results = make_results({"A + NoAug": 0.0, "A + AugMask": 0.1}, noise=0.01, seeds=4)
     table = rank_table(results)
     assert table.blocks == 16
@@ -117,7 +123,7 @@ def test_equal_methods_match(rng):
     assert (found.tests["mark"] == "match").all()
 
 
-def test_too_few_blocks_for_any_gain_are_said_aloud(rng):
+def test_too_few_blocks_for_any_gain_are_noted(rng):
     lifts = {"MIWAE": 0.0, "A + AugMask": 0.1}
     few = gains(rank_table(make_results(lifts, seeds=1)), rng)
     # four blocks: the smallest p is 1/16, times six tests
@@ -141,7 +147,7 @@ def test_a_failed_run_counts_against_the_method(rng):
     assert any("score 0" in note for note in found.notes)
 
 
-def test_blocks_claim_too_much_and_datasets_do_not():
+def test_blocks_overstate_the_evidence_and_datasets_do_not():
     # No method is better, but each has a taste for some datasets.
     blocks, datasets = [], []
     for seed in range(60):

@@ -48,7 +48,12 @@ CONDITIONS = [
         for column, sign in (("age", "<"), ("weight", "=="), ("job", "=="))
     ),
     asks("digits in a list", f"age in [30, {'9' * 4_000}]", "larger than any number"),
-    Bad("unknown missingness", USAGE, f"{SAMPLE} --missing lerned", ("missing", "'lerned'")),
+    Bad(
+        "unknown missingness",
+        USAGE,
+        f"{SAMPLE} --missing lerned",
+        ("missing", "'lerned'"),
+    ),
     Bad("impute nothing", USAGE, IMPUTE, ("Missing argument",), typed=True),
     Bad(
         "impute an absent table",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.sealed import read_parts, with_manifest, write_parts
 
-from augmask.artifact import FORMAT
+from augmask.container import FORMAT
 
 from .bad import BAD_DATA, SAMPLE_BAD, Bad, write
 

@@ -219,7 +219,9 @@ def test_what_nobody_foresaw_is_one_sentence_too(debug, desk, run_cli, monkeypat
     assert told.code == 1
     assert ("Traceback" in told.err) is bool(debug)
     last = told.err.splitlines()[-1]
-    assert last.startswith("augmask: internal error (ZeroDivisionError: division by zero)")
+    assert last.startswith(
+        "augmask: internal error (ZeroDivisionError: division by zero)"
+    )
     assert "--debug" in last
     assert bool(debug) or told.err.splitlines() == [last]
 

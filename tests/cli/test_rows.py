@@ -84,7 +84,9 @@ def test_impute_counts_what_it_has_filled(desk, run_cli, draws):
     frame = make_frame().assign(packs=[1.0, 2.0, None, 4.0, 5.0, 6.0] * 10)
     frame["weight"] = frame["weight"].fillna(-999)
     frame.to_csv("t.csv", index=False)
-    schema = '[columns.weight]\nna_values = [-999]\n[columns.packs]\nmissing_as = "level"\n'
+    schema = (
+        '[columns.weight]\nna_values = [-999]\n[columns.packs]\nmissing_as = "level"\n'
+    )
     (desk / "s.toml").write_text(schema)
     fitted = run_cli(
         *("fit", "t.csv", "--out", "m.augmask", *TINY, "--schema", "s.toml")

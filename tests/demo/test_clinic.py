@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.demo.clinic import clinic, clinic_with_holes
+from augmask.demo.clinic import clinic, clinic_with_missing
 
 RANGES = {
     "age": (18, 98),
@@ -32,7 +32,7 @@ def visits() -> pd.DataFrame:
     return clinic()
 
 
-def test_complete_with_the_promised_columns(visits):
+def test_the_table_is_complete_and_has_the_documented_columns(visits):
     assert len(visits) == 5000
     assert not visits.isna().to_numpy().any()
     for kind, names in KINDS.items():
@@ -98,22 +98,22 @@ def test_dependence_is_strong_and_not_linear(visits):
     assert lungs[cold].mean() > 1.7 * lungs[~cold].mean()
 
 
-def test_holes(visits):
-    complete, incomplete = clinic_with_holes()
+def test_missing_values(visits):
+    complete, incomplete = clinic_with_missing()
     pd.testing.assert_frame_equal(complete, visits)
     assert list(incomplete) == list(complete)
-    holes = incomplete.isna()
-    assert not holes["patient"].any()
-    rates = holes.drop(columns="patient").mean()
+    missing = incomplete.isna()
+    assert not missing["patient"].any()
+    rates = missing.drop(columns="patient").mean()
     assert rates.between(0.35, 0.45).all()
-    assert not holes.drop(columns="patient").all(axis=1).any()
+    assert not missing.drop(columns="patient").all(axis=1).any()
     for name in complete:
-        shown = ~holes[name]
-        assert (incomplete[name][shown] == complete[name][shown]).all()
+        observed = ~missing[name]
+        assert (incomplete[name][observed] == complete[name][observed]).all()
 
 
 def test_same_seed_same_table():
     pd.testing.assert_frame_equal(clinic(300, seed=4), clinic(300, seed=4))
     assert not clinic(300, seed=4)["crp"].equals(clinic(300, seed=5)["crp"])
-    first, again = clinic_with_holes(300, seed=4), clinic_with_holes(300, seed=4)
+    first, again = clinic_with_missing(300, seed=4), clinic_with_missing(300, seed=4)
     pd.testing.assert_frame_equal(first[1], again[1])

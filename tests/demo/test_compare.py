@@ -1,4 +1,4 @@
-"""The demo: small here for its files, whole for the order of the strategies."""
+"""The demo: a short run for its files, a full one for the order of strategies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from augmask.model import load
 pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
 
 
-def test_the_demo_leaves_tables_and_a_model(tmp_path):
+def test_the_demo_writes_tables_a_model_and_a_report(tmp_path):
     results = list(compare_strategies(tmp_path / "out", n=300, steps=20))
     assert [r.strategy for r in results] == ["NoAug", "AugFull", "AugMask", "real"]
     scores = ("shape", "trend", "alpha_precision", "beta_recall", "mle")
     assert all(0 < getattr(r, s) <= 1.1 for r in results for s in scores)
-    # a net of twenty steps knows little; real rows are the ceiling of all
+    # Twenty steps learn little; real rows score best.
     *learned, real = results
     for r in learned:
         assert r.shape < real.shape
@@ -40,7 +40,7 @@ def test_the_demo_leaves_tables_and_a_model(tmp_path):
 
 
 @pytest.mark.slow
-def test_augmask_is_ahead_of_augfull_is_ahead_of_noaug(tmp_path):
+def test_augmask_beats_augfull_beats_noaug(tmp_path):
     noaug, augfull, augmask, real = compare_strategies(tmp_path)
     assert real.shape > augmask.shape > augfull.shape > noaug.shape
     assert real.trend > augmask.trend > augfull.trend > noaug.trend

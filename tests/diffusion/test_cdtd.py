@@ -11,9 +11,8 @@ from scipy.optimize import brentq
 
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
-from augmask.diffusion.cdtd import CDTD
+from augmask.diffusion.cdtd import CDTD, TimeWarp
 from augmask.diffusion.noise import log_time
-from augmask.diffusion.time_warp import TimeWarp
 from augmask.errors import UsageError
 from augmask.table.table import Layout, Table
 
@@ -27,7 +26,7 @@ def batch_of(table: Table, dtype: torch.dtype = torch.float32) -> Batch:
 
 
 def perturbed(table: Table, seed: int = 0, **keywords: float | None) -> CDTD:
-    """Return a float64 model whose every weight has moved away from its start."""
+    """Return a float64 model whose weights have all moved from their start."""
     model = build_backbone("cdtd", table.layout, seed, **SIZES, **keywords)
     assert isinstance(model, CDTD)
     model.double()
@@ -60,7 +59,7 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
     groups = [0] * layout.n_num + [1] * layout.n_cat
     sigma_max = [80.0, 100.0]
     share = float(model.warp.anchor)
-    # buffers are made in float32: known to 1e-7, and then the same for both
+    # buffers are created in float32: right to 1e-7, and then the same for both
     frequencies = model.net.time.frequencies
     published = torch.tensor([10000 ** (-k / 4) for k in range(4)], dtype=torch.float64)
     torch.testing.assert_close(frequencies, published, rtol=1e-6, atol=0)
@@ -69,7 +68,7 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
         for name in ("main", "warp", "weight")
     }
     for b in range(n):
-        level, cdf, pdf, scale = [], [], [], []
+        sigma, cdf, pdf, scale = [], [], [], []
         for k in range(2):
             nu = 1 + _softplus(model.warp.raw_steepness[k].item())
             a = model.warp.location[k].item()
@@ -90,19 +89,19 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
             x = _sigmoid(odds)
             x_edge = min(max(x, 1e-7), 1 - 1e-7)
             f, _, density = warp(math.log(x_edge / (1 - x_edge)))
-            level.append(x * sigma_max[k])
+            sigma.append(x * sigma_max[k])
             cdf.append(f)
             pdf.append(density)
             scale.append(_softplus(model.warp.raw_scale[k].item()))
         noisy, inputs = [], []
         for j in range(layout.n_num):
-            noisy.append(table.num[b, j] + level[0] * eps_num[b, j].item())
-            inputs.append(noisy[-1] / math.sqrt(1 + level[0] ** 2))
+            noisy.append(table.num[b, j] + sigma[0] * eps_num[b, j].item())
+            inputs.append(noisy[-1] / math.sqrt(1 + sigma[0] ** 2))
         for j in range(layout.n_cat):
             raw = model.embedding[offsets[j] + table.cat[b, j]] + model.shift[j]
             point = 4 * raw / raw.norm()
             inputs += list(
-                (point + level[1] * eps_cat[b, j]) / math.sqrt(1 + level[1] ** 2)
+                (point + sigma[1] * eps_cat[b, j]) / math.sqrt(1 + sigma[1] ** 2)
             )
         tau = 250 * math.log(u[b].item() + 1e-8)
         angles = tau * frequencies
@@ -112,7 +111,7 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
         rho = math.exp(model.log_weight(0.25 * torch.log(u[b : b + 1] + 1e-8)).item())
         for j, k in enumerate(groups):
             if k == 0:
-                s = level[0]
+                s = sigma[0]
                 denoised = (
                     noisy[j] / (1 + s**2) + s / math.sqrt(1 + s**2) * output[j].item()
                 )
@@ -123,8 +122,8 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
                 logits = output[
                     layout.n_num + offsets[c] : layout.n_num + offsets[c + 1]
                 ]
-                seen = table.cat[table.cat_observed[:, c], c]
-                p = np.bincount(seen, minlength=layout.cards[c]) + 0.01
+                codes = table.cat[table.cat_observed[:, c], c]
+                p = np.bincount(codes, minlength=layout.cards[c]) + 0.01
                 p = p / p.sum()
                 z = max(-(p * np.log(p)).sum(), 0.01)
                 plain = -logits.log_softmax(0)[table.cat[b, c]].item() / z
@@ -163,15 +162,16 @@ def test_untrained_losses_are_one_at_full_noise(make_table):
     # calibration: cross-entropy over entropy, and unit variance, on observed cells
     table = make_table(n=4000, n_num=1, cards=(2, 5), holes=0.4)
     num = table.num.copy()
-    seen = table.num_observed[:, 0]
-    num[seen, 0] = (num[seen, 0] - num[seen, 0].mean()) / num[seen, 0].std()
+    observed = table.num_observed[:, 0]
+    values = num[observed, 0]
+    num[observed, 0] = (values - values.mean()) / values.std()
     table = table.filled(num, table.cat)
     model = CDTD(table.layout, **SIZES)
     model.init_from_data(table)
     u = torch.ones(len(table))
     with torch.no_grad():
         sigma, noise = model.warp.sigma(u), torch.Generator().manual_seed(0)
-        plain, _ = model._losses_at(batch_of(table), log_time(u), sigma, noise)
+        plain, _ = model.losses_at(batch_of(table), log_time(u), sigma, noise)
     observed = torch.from_numpy(table.observed)
     means = (plain * observed).sum(0) / observed.sum(0)
     torch.testing.assert_close(means, torch.ones(3), rtol=0, atol=0.02)
@@ -203,12 +203,12 @@ def test_warp_inverse_and_density():
     assert warp.fit_loss(sigma, scale * u[:, None], group).abs().max() < 1e-12
 
 
-def test_the_anchor_is_the_share_of_pairs_not_seen_together(make_table):
+def test_the_anchor_is_the_share_of_pairs_not_observed_together(make_table):
     table = make_table(n=400, n_num=2, cards=(3,), holes=0.6)
     model = CDTD(table.layout, **SIZES, anchor=None)
     model.init_from_data(table)
-    seen = table.observed.mean()
-    assert model.warp.anchor.item() == pytest.approx(1 - seen**2)
+    rate = table.observed.mean()
+    assert model.warp.anchor.item() == pytest.approx(1 - rate**2)
     published = CDTD(table.layout, **SIZES)
     published.init_from_data(table)
     assert published.warp.anchor.item() == 0
@@ -232,11 +232,11 @@ def test_an_anchored_warp_spends_that_share_of_its_time_at_the_start():
     # the density is the slope of the warp
     odds = torch.logit(sigma / 80)[:, None]
     slope = torch.gradient(u, spacing=(sigma / 80,))[0]
-    found = warp._density(odds)[:, 0]
-    torch.testing.assert_close(found[50:-50], slope[50:-50], rtol=1e-3, atol=0)
+    density = warp.density(odds)[:, 0]
+    torch.testing.assert_close(density[50:-50], slope[50:-50], rtol=1e-3, atol=0)
 
 
-def test_the_sampler_takes_the_steps_of_a_free_warp_whatever_the_anchor(make_table):
+def test_the_sampler_follows_the_free_warp_whatever_the_anchor(make_table):
     table = make_table(n=60, n_num=2, cards=(3,), holes=0.6)
     sigmas = {}
     for anchor in (0.0, 0.6, 0.97):
@@ -250,9 +250,9 @@ def test_the_sampler_takes_the_steps_of_a_free_warp_whatever_the_anchor(make_tab
         assert sigma[0].tolist() == [80.0, 100.0]
         assert sigma[-1].tolist() == [0.0, 0.0]
         assert (sigma.diff(dim=0) < 0).all()
-        # a row has one time for both groups: the steps of one are another's, not lost
+        # a row has one time for both groups, so the steps are shared
         assert 0.9 < (sigma < 1).sum() / (free < 1).sum() < 1.1
-    # on levels that are even in the anchored time, few steps were left below 1
+    # sigmas even in the anchored time would leave few steps below 1
     thinned = model.warp.sigma(torch.linspace(1, 0, 201))
     assert (thinned < 1).sum() < 0.1 * (free < 1).sum()
 
@@ -271,46 +271,46 @@ def test_an_anchor_of_zero_is_the_published_warp():
     ("n_num", "cards"),
     [(2, (3, 2)), (2, ()), (0, (3, 2)), (1, ()), (0, (4,)), (0, (1,))],
 )
-def test_samples_are_legal_for_any_mix_of_columns(make_table, n_num, cards, solver):
+def test_samples_are_valid_for_any_mix_of_columns(make_table, n_num, cards, solver):
     table = make_table(n=20, n_num=n_num, cards=cards)
     model = CDTD(table.layout, **SIZES)
     model.init_from_data(table)
-    draws = [
+    samples = [
         model.sample(33, torch.Generator().manual_seed(5), steps=4, solver=solver)
         for _ in range(2)
     ]
-    num, cat = draws[0]
+    num, cat = samples[0]
     assert num.shape == (33, n_num)
     assert cat.shape == (33, len(cards))
     assert num.isfinite().all()
     assert ((cat >= 0) & (cat < torch.tensor(cards, dtype=torch.long))).all()
-    assert torch.equal(num, draws[1].num)
-    assert torch.equal(cat, draws[1].cat)
+    assert torch.equal(num, samples[1].num)
+    assert torch.equal(cat, samples[1].cat)
 
 
 def test_a_reserved_level_is_never_emitted(make_table):
     table = make_table(n=30, n_num=0, cards=(2,))
     layout = Layout((), table.layout.cat_names, (3,), reserved=True)
-    everywhere = np.full_like(table.cat, 2)
+    placeholders = np.full_like(table.cat, 2)
     model = CDTD(layout, **SIZES)
-    # even if every cell that was seen had been the placeholder
+    # even if every observed cell is the placeholder
     model.init_from_data(
-        Table(table.num, everywhere, np.ones_like(table.observed), layout)
+        Table(table.num, placeholders, np.ones_like(table.observed), layout)
     )
     cat = model.sample(200, torch.Generator().manual_seed(0), steps=3).cat
     assert cat.max() < 2
 
 
 def test_the_sampler_follows_an_exact_denoiser_to_the_data(monkeypatch):
-    """For x ~ N(mu, s^2) the denoiser is known, and so is where noise ends up."""
+    """For x ~ N(mu, s^2) the exact denoiser and the flow have a closed form."""
     model = CDTD(Layout(("x",), (), ()), **SIZES).double()
     mu, s = 1.5, 0.4
 
     def exact(x_num, x_cat, sigma, time):
-        level = sigma[:, :1] ** 2
-        return (s**2 * x_num + level * mu) / (s**2 + level), x_cat
+        variance = sigma[:, :1] ** 2
+        return (s**2 * x_num + variance * mu) / (s**2 + variance), x_cat
 
-    monkeypatch.setattr(model, "_denoise", exact)
+    monkeypatch.setattr(model, "denoise", exact)
     noise = torch.randn(
         500, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )
@@ -319,8 +319,8 @@ def test_the_sampler_follows_an_exact_denoiser_to_the_data(monkeypatch):
 
     def error(steps: int, solver: str) -> float:
         generator = torch.Generator().manual_seed(0)
-        found = model.sample(500, generator, steps=steps, solver=solver).num
-        return (found - expected).abs().max().item()
+        rows = model.sample(500, generator, steps=steps, solver=solver).num
+        return (rows - expected).abs().max().item()
 
     # first order: half the step, half the error
     assert error(400, "euler") / error(800, "euler") == pytest.approx(2, abs=0.1)

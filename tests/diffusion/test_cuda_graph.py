@@ -1,7 +1,7 @@
-"""A recorded step does what the step does, and a recording that fails is no harm.
+"""A captured step does what the plain one does, and a failed capture does no harm.
 
-The logic is checked with a pretended CUDA that any machine has; what real recordings
-compute is compared with the plain steps where there is a GPU, see `tests/train`.
+The logic is checked with a fake of `torch.cuda`; what real graphs compute is compared
+with plain steps where there is a GPU, see `tests/train`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from augmask.diffusion.cuda_graph import WARM_UP, CudaGraph
 
 
 class Cuda:
-    """As much of `torch.cuda` as a recording needs, and a diary of what was asked.
+    """A fake of `torch.cuda` that logs its calls.
 
     Parameters
     ----------
-    refuses : str
-        What the recording fails with; nothing if empty.
+    error : str
+        The error of the capture; empty if it succeeds.
     """
 
-    def __init__(self, patch: pytest.MonkeyPatch, refuses: str = "") -> None:
-        self.refuses, self.diary = refuses, []
+    def __init__(self, patch: pytest.MonkeyPatch, error: str = "") -> None:
+        self.error, self.calls = error, []
         self.now = self.main = self.stream_of("main")
         patch.setattr(torch.cuda, "Stream", lambda _device: self.stream_of("side"))
         patch.setattr(torch.cuda, "current_stream", lambda _device: self.now)
         patch.setattr(torch.cuda, "stream", self.on)
         patch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(self))
-        patch.setattr(torch.cuda, "graph", self.record)
+        patch.setattr(torch.cuda, "graph", self.capture)
         patch.setattr(
-            torch.cuda, "synchronize", lambda _device: self.diary.append("wait")
+            torch.cuda, "synchronize", lambda _device: self.calls.append("wait")
         )
 
     def stream_of(self, name: str) -> Stream:
@@ -45,16 +45,16 @@ class Cuda:
         self.now = before
 
     @contextmanager
-    def record(self, graph: Graph, stream: Stream):
-        """Let the body run on the stream; what it draws and adds does not count."""
-        self.diary.append("record")
+    def capture(self, graph: Graph, stream: Stream):
+        """Run the body on the stream, as if nothing were drawn."""
+        self.calls.append("capture")
         state = graph.generator.get_state()
         with self.on(stream):
-            graph.records = True
+            graph.captures = True
             yield
-            graph.records = False
-        if self.refuses:
-            raise RuntimeError(self.refuses)
+            graph.captures = False
+        if self.error:
+            raise RuntimeError(self.error)
         graph.generator.set_state(state)
 
 
@@ -63,37 +63,37 @@ class Stream:
         self.cuda, self.name = cuda, name
 
     def wait_stream(self, other: Stream) -> None:
-        self.cuda.diary.append(f"{self.name} waits for {other.name}")
+        self.cuda.calls.append(f"{self.name} waits for {other.name}")
 
 
 class Graph:
     def __init__(self, cuda: Cuda) -> None:
-        self.cuda, self.records = cuda, False
+        self.cuda, self.captures = cuda, False
         self.generator: torch.Generator | None = None
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         self.generator = generator
 
     def replay(self) -> None:
-        self.cuda.diary.append("replay")
+        self.cuda.calls.append("replay")
         self.cuda.step()
 
 
-def pretended(monkeypatch, refuses: str = ""):
-    """Return a pretended CUDA, a step graph on it, and the sums the steps drew."""
-    cuda, drawn = Cuda(monkeypatch, refuses), []
+def fake_graph(monkeypatch, error: str = ""):
+    """Return a fake CUDA, a step graph on it, and the sums that its steps drew."""
+    cuda, sums = Cuda(monkeypatch, error), []
     generator = torch.Generator().manual_seed(3)
 
     def step() -> None:
         value = torch.rand(2, generator=generator).sum().item()
-        if cuda.diary[-1:] == ["record"]:
+        if cuda.calls[-1:] == ["capture"]:
             return
-        if cuda.diary[-1:] != ["replay"]:
-            cuda.diary.append(f"step on {cuda.now.name}")
-        drawn.append(value)
+        if cuda.calls[-1:] != ["replay"]:
+            cuda.calls.append(f"step on {cuda.now.name}")
+        sums.append(value)
 
     cuda.step = step
-    return cuda, CudaGraph(step, [generator], "training"), drawn
+    return cuda, CudaGraph(step, [generator], "training"), sums
 
 
 def expected_draws(count: int) -> list[float]:
@@ -104,35 +104,36 @@ def expected_draws(count: int) -> list[float]:
 PLAIN = ["side waits for main", "step on side", "main waits for side"]
 
 
-def test_some_plain_steps_one_recording_then_replays(monkeypatch, caplog):
-    cuda, graph, drawn = pretended(monkeypatch)
+def test_plain_steps_then_one_capture_then_replays(monkeypatch, caplog):
+    cuda, graph, sums = fake_graph(monkeypatch)
     for _ in range(WARM_UP + 4):
         graph()
-    # what recording does to the generator is done before the first replay
-    recording = ["record", "main waits for side"]
-    assert cuda.diary == WARM_UP * PLAIN + recording + 4 * ["replay"]
-    # the recording itself has drawn nothing
-    assert drawn == expected_draws(WARM_UP + 4)
+    # what the capture does to the generator is done before the first replay
+    capture = ["capture", "main waits for side"]
+    assert cuda.calls == WARM_UP * PLAIN + capture + 4 * ["replay"]
+    # the capture itself draws nothing
+    assert sums == expected_draws(WARM_UP + 4)
     assert not graph.failed
     assert not caplog.records
 
 
-def test_a_recording_that_fails_is_told_once_and_leaves_no_trace(monkeypatch, caplog):
-    cuda, graph, drawn = pretended(monkeypatch, "operation not permitted\nlong story")
+def test_a_failed_capture_warns_once_and_leaves_no_trace(monkeypatch, caplog):
+    cuda, graph, sums = fake_graph(monkeypatch, "operation not permitted\nlong story")
     for _ in range(WARM_UP + 4):
         graph()
-    assert cuda.diary == WARM_UP * PLAIN + ["record", "wait"] + 4 * PLAIN
-    assert drawn == expected_draws(WARM_UP + 4)
+    assert cuda.calls == WARM_UP * PLAIN + ["capture", "wait"] + 4 * PLAIN
+    assert sums == expected_draws(WARM_UP + 4)
     assert graph.failed
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert record.getMessage() == (
-        "training goes on without a CUDA graph: operation not permitted"
+        "CUDA graph capture failed (operation not permitted); "
+        "training continues without a graph"
     )
 
 
-def test_a_fault_of_the_step_itself_is_not_swallowed(monkeypatch):
-    _, graph, _ = pretended(monkeypatch)
+def test_an_error_of_the_step_itself_is_raised(monkeypatch):
+    _, graph, _ = fake_graph(monkeypatch)
 
     def broken() -> None:
         raise RuntimeError("shapes do not fit")

@@ -1,4 +1,4 @@
-"""EDM's preconditioning: the two ways to write the loss are one."""
+"""EDM's preconditioning: both forms of the loss agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_error_of_the_output_is_the_weighted_error_of_the_denoised_number():
     torch.testing.assert_close(ours, weighted, rtol=1e-6, atol=1e-12)
 
 
-def test_input_and_target_have_unit_variance_at_every_level():
+def test_input_and_target_have_unit_variance_at_every_sigma():
     generator = torch.Generator().manual_seed(0)
     clean = torch.randn(4, 100_000, generator=generator)
     noise = normal_like(clean, generator)

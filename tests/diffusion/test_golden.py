@@ -1,16 +1,15 @@
-"""Numbers that must stay: one tiny float64 model per backbone.
+"""Numbers that must not change: one tiny float64 model per backbone.
 
-`golden.json` holds what the backbones gave when it was written: losses per cell, the
-reduced loss, a gradient norm per parameter, five sampled rows per solver, and the size
-of the first weights. The slow references beside this file say that the losses are
-right; this file says that they are still the same. It guards against a change that no
-other test has an opinion on: another order of draws from the generator, another start
-of a weight, another rounding of a schedule, a sampler that visits other times, a
+`golden.json` holds losses per cell, the reduced loss, a gradient norm per parameter,
+five sampled rows per solver, and the norms of the initial weights. The slow references
+beside this file check that losses are right; this file checks that they stay the same.
+It catches what no other test does: another order of draws from the generator, another
+initialisation, another rounding of a schedule, a sampler that visits other times, a
 release of torch whose generator draws differently. Published results would then no
 longer follow from their seeds.
 
-Weights come from a formula and buffers are float64, so that the numbers do not hang on
-how a processor rounds in float32. After a change that is meant, rewrite the file:
+Weights come from a formula and buffers are float64, so that the numbers do not depend
+on how a processor rounds in float32. After an intended change, rewrite the file:
 
     python tests/diffusion/test_golden.py
 """
@@ -46,9 +45,9 @@ def make_table() -> Table:
 
 def make_model(backbone: str, table: Table) -> Any:
     model = build_backbone(backbone, table.layout, 0, **NETWORK).double()
-    kept = [(name, b) for name, b in model.named_buffers() if "frequencies" in name]
+    buffers = [(name, b) for name, b in model.named_buffers() if "frequencies" in name]
     with torch.no_grad():
-        for i, (_, value) in enumerate([*model.named_parameters(), *kept]):
+        for i, (_, value) in enumerate([*model.named_parameters(), *buffers]):
             place = torch.arange(value.numel(), dtype=torch.float64)
             wave = torch.sin(1 + i + 2.3 * place).view_as(value)
             value.copy_(wave / value.shape[-1] ** 0.5)
@@ -61,7 +60,7 @@ def seeded() -> torch.Generator:
 
 
 def recompute(backbone: str) -> dict[str, Any]:
-    """Return everything that the file holds of a backbone."""
+    """Return the entries of a backbone in the file."""
     table = make_table()
     start = build_backbone(backbone, table.layout, 0, **NETWORK)
     model = make_model(backbone, table)
@@ -75,7 +74,7 @@ def recompute(backbone: str) -> dict[str, Any]:
         type_weights(model, torch.tensor(0.25)),
     )
     loss.backward()
-    drawn = {s: model.sample(5, seeded(), 6, solver=s) for s in model.solvers}
+    samples = {s: model.sample(5, seeded(), 6, solver=s) for s in model.solvers}
     return {
         "start": {name: p.norm().item() for name, p in start.named_parameters()},
         "main": cell.main.tolist(),
@@ -86,32 +85,32 @@ def recompute(backbone: str) -> dict[str, Any]:
             name: 0.0 if p.grad is None else p.grad.norm().item()
             for name, p in model.named_parameters()
         },
-        "samples": {s: torch.cat(rows, 1).tolist() for s, rows in drawn.items()},
+        "samples": {s: torch.cat(rows, 1).tolist() for s, rows in samples.items()},
     }
 
 
-def assert_close(found: Any, expected: Any, rtol: float, where: str) -> None:
+def assert_close(actual: Any, expected: Any, rtol: float, where: str) -> None:
     """Compare two trees of numbers."""
     if isinstance(expected, dict):
-        assert found.keys() == expected.keys(), where
+        assert actual.keys() == expected.keys(), where
         for name, value in expected.items():
-            assert_close(found[name], value, rtol, f"{where}/{name}")
+            assert_close(actual[name], value, rtol, f"{where}/{name}")
     else:
         np.testing.assert_allclose(
-            found, expected, rtol=rtol, atol=1e-12, err_msg=where
+            actual, expected, rtol=rtol, atol=1e-12, err_msg=where
         )
 
 
 @pytest.mark.parametrize("backbone", list(BACKBONES))
 def test_the_numbers_are_those_of_the_file(backbone):
     expected = json.loads(GOLDEN.read_text())[backbone]
-    found = recompute(backbone)
-    # first weights are drawn in float32, and processors round its logarithms apart
-    assert_close(found.pop("start"), expected.pop("start"), 1e-5, "start")
-    assert_close(found, expected, 1e-9, backbone)
+    actual = recompute(backbone)
+    # initial weights are float32, and processors round its logarithms differently
+    assert_close(actual.pop("start"), expected.pop("start"), 1e-5, "start")
+    assert_close(actual, expected, 1e-9, backbone)
 
 
-def test_every_parameter_is_guarded_and_a_slip_of_1e_8_is_seen():
+def test_every_parameter_is_covered_and_a_change_of_1e_8_fails():
     stored = json.loads(GOLDEN.read_text())
     assert stored.keys() == BACKBONES.keys()
     for backbone, expected in stored.items():

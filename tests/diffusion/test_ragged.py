@@ -43,11 +43,11 @@ def test_a_column_far_below_the_others_does_not_underflow():
     ragged = Ragged((2, 2))
     logits = torch.tensor([[0.0, 0.0, -500.0, -501.0]])
     expected = torch.tensor([-500.0, -501.0]).log_softmax(0)
-    found = ragged.cross_entropy(logits, torch.tensor([[0, 1]]))
-    torch.testing.assert_close(found[0, 1], -expected[1])
+    result = ragged.cross_entropy(logits, torch.tensor([[0, 1]]))
+    torch.testing.assert_close(result[0, 1], -expected[1])
 
 
-def test_no_categorical_column_at_all():
+def test_a_table_without_categorical_columns():
     ragged = Ragged(())
     empty = torch.empty(3, 0)
     assert ragged.softmax(empty).shape == (3, 0)
@@ -57,14 +57,14 @@ def test_no_categorical_column_at_all():
     assert ragged.one_hot(empty.long(), empty).shape == (3, 0)
 
 
-def test_draws_follow_the_weights_of_their_column():
+def test_codes_are_drawn_in_proportion_to_the_weights():
     ragged = Ragged(CARDS)
     weights = torch.tensor([3.0, 1.0, 0.2, 0.0, 5.0, 1.0, 2.0, 2.0, 7.0, 1.0, 0.0])
     n = 40_000
     codes = ragged.draw(weights.expand(n, -1), torch.Generator().manual_seed(0))
-    found = ragged.one_hot(codes, weights).mean(0)
-    wanted = ragged.normalise(weights[None])[0]
+    result = ragged.one_hot(codes, weights).mean(0)
+    expected = ragged.normalise(weights[None])[0]
     # five standard errors; a weight of zero never wins
-    error = 5 * (wanted * (1 - wanted) / n).sqrt()
-    assert ((found - wanted).abs() <= error + 1e-6).all()
-    assert found[[3, 10]].tolist() == [0.0, 0.0]
+    error = 5 * (expected * (1 - expected) / n).sqrt()
+    assert ((result - expected).abs() <= error + 1e-6).all()
+    assert result[[3, 10]].tolist() == [0.0, 0.0]

@@ -20,9 +20,9 @@ def test_batch_mean_divides_by_all_observed_cells():
     assert observed_mean(LOSSES, OBSERVED).item() == pytest.approx((1 + 3 + 6) / 3)
 
 
-def test_row_mean_gives_every_row_the_same_say():
-    found = observed_mean(LOSSES, OBSERVED, over="row").item()
-    assert found == pytest.approx(((1 + 3) / 2 + 6) / 2)
+def test_row_mean_weighs_every_row_the_same():
+    result = observed_mean(LOSSES, OBSERVED, over="row").item()
+    assert result == pytest.approx(((1 + 3) / 2 + 6) / 2)
 
 
 def test_a_row_without_observed_cells_counts_as_zero_in_the_row_mean():
@@ -56,8 +56,8 @@ def test_doubling_the_batch_leaves_the_loss_unchanged():
 )
 def test_reductions_by_type(reduction, expected):
     cell = CellLoss(LOSSES, {"aux": 10 * LOSSES})
-    found = reduce_cells(cell, OBSERVED, reduction, n_num=2).item()
-    assert found == pytest.approx(11 * expected)
+    result = reduce_cells(cell, OBSERVED, reduction, n_num=2).item()
+    assert result == pytest.approx(11 * expected)
 
 
 def test_shapes_must_agree():
@@ -82,12 +82,12 @@ def _one_of_two(rank: int, address: str, folder: str) -> None:
 
 def test_two_processes_give_the_loss_and_gradient_of_one(tmp_path):
     # the rows hold different numbers of observed cells, so a mean of means would differ
-    address = f"file://{tmp_path}/meet"
+    address = f"file://{tmp_path}/rendezvous"
     mp.spawn(_one_of_two, args=(address, str(tmp_path)), nprocs=2)
     for over in ("batch", "row"):
         weight = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
         loss = observed_mean(weight * LOSSES, OBSERVED, over=over)
         loss.backward()
         for rank in (0, 1):
-            found = np.load(tmp_path / f"{over}{rank}.npy")
-            np.testing.assert_allclose(found, [loss.item(), weight.grad.item()])
+            result = np.load(tmp_path / f"{over}{rank}.npy")
+            np.testing.assert_allclose(result, [loss.item(), weight.grad.item()])

@@ -54,7 +54,7 @@ def test_an_own_backbone_learns_the_complete_table(own):
 @pytest.mark.parametrize("columns", [["age", "pressure"], ["treated"]])
 def test_it_takes_any_mix_of_columns(own, columns):
     model = am.AugMask(own["FlowMatcher"], "ecdf", options={"steps": 5}, device="cpu")
-    assert model.fit(own["holed"][columns]).sample(30).shape == (30, len(columns))
+    assert model.fit(own["incomplete"][columns]).sample(30).shape == (30, len(columns))
 
 
 def test_its_model_file_is_loaded_with_the_class(own):

@@ -11,18 +11,18 @@ import pytest
 from augmask.errors import DataError, UsageError
 from augmask.evaluation.fidelity import shape, trend
 
-NUMERIC = ["age", "income", "ratio", "seen"]
+NUMERIC = ["age", "income", "ratio", "visit"]
 CATEGORICAL = ["sex", "city", "grade", "member"]
 
 # From sdmetrics 0.32.0 (pandas 2.3.3, numpy 2.3.5) on `fractions(400, 1, 0.0)` and
 # `fractions(350, 5, 1.3)`: sdmetrics.reports.single_table.QualityReport with
 # real_correlation_threshold = real_association_threshold = 0 and num_rows_subsample =
-# None; sdtypes numerical, datetime for "seen", categorical.
+# None; sdtypes numerical, datetime for "visit", categorical.
 SDMETRICS_SHAPE = {
     "age": 0.9642857142857143,
     "income": 0.9817857142857143,
     "ratio": 0.94,
-    "seen": 0.9685714285714285,
+    "visit": 0.9685714285714285,
     "sex": 0.9985714285714286,
     "city": 0.9825,
     "grade": 0.7942857192857142,
@@ -39,13 +39,13 @@ SDMETRICS_TREND = [
     *(0.9639285714285715, 0.9592857142857143, 0.7942857142857143, 0.9639285714285715),
     *(0.6489285714285714, 0.9528571428571428, 0.7935714285714286),
 ]
-# The same for `some_holes` of both tables.
-HOLED = ["age", "ratio", "seen"], ["city", "member"]
-SDMETRICS_HOLED_SHAPE = [
+# The same for `with_missing` of both tables.
+INCOMPLETE = ["age", "ratio", "visit"], ["city", "member"]
+SDMETRICS_INCOMPLETE_SHAPE = [
     *(0.9576381308799834, 0.9351703342529031, 0.9610371979364648, 0.9855622966675459),
     0.9900048285852245,
 ]
-SDMETRICS_HOLED_TREND = [
+SDMETRICS_INCOMPLETE_TREND = [
     *(0.9986718067433422, 0.9849495616492185, 0.8724999999999999, 0.9153571428571429),
     *(0.9994808690112159, 0.8996428571428572, 0.9410714285714286, 0.9010714285714285),
     *(0.9353571428571429, 0.9535714285714285),
@@ -63,7 +63,7 @@ def fractions(n: int, step: int, drift: float) -> pd.DataFrame:
             "age": (18 + 60 * u + drift).astype(int),
             "income": 1000 * u**2 / (1.05 - v),
             "ratio": 0.6 * u + 0.4 * v + drift / 50,
-            "seen": pd.Timestamp("2020-01-01") + days,
+            "visit": pd.Timestamp("2020-01-01") + days,
             "sex": np.where(w + 0.3 * u > 0.6, "f", "m"),
             "city": np.array(["Pau", "Metz", "Brest", "Lyon"])[town],
             "grade": (5 * v * (1 + drift / 5)).astype(int),
@@ -72,11 +72,11 @@ def fractions(n: int, step: int, drift: float) -> pd.DataFrame:
     )
 
 
-def some_holes(frame: pd.DataFrame) -> pd.DataFrame:
+def with_missing(frame: pd.DataFrame) -> pd.DataFrame:
     i = np.arange(len(frame))
-    names = [*HOLED[0], *HOLED[1]]
-    holes = {name: i * (2 + j) % 11 < 1 + j for j, name in enumerate(names)}
-    return frame[names].mask(pd.DataFrame(holes))
+    names = [*INCOMPLETE[0], *INCOMPLETE[1]]
+    missing = {name: i * (2 + j) % 11 < 1 + j for j, name in enumerate(names)}
+    return frame[names].mask(pd.DataFrame(missing))
 
 
 def slow_ks(real, synthetic):
@@ -227,56 +227,58 @@ def test_numbers_within_the_real_range_are_correlated_as_they_are():
     pd.testing.assert_frame_equal(ours, theirs, check_exact=True)
 
 
-def test_holes_are_treated_as_sdmetrics_treats_them():
+def test_missing_values_are_treated_as_sdmetrics_does():
     real, synthetic = (
-        some_holes(fractions(*given)) for given in ((400, 1, 0.0), (350, 5, 1.3))
+        with_missing(fractions(*options)) for options in ((400, 1, 0.0), (350, 5, 1.3))
     )
-    columns = shape(real, synthetic, *HOLED, holes=True)
+    columns = shape(real, synthetic, *INCOMPLETE, allow_missing=True)
     assert columns.table["score"].tolist() == pytest.approx(
-        SDMETRICS_HOLED_SHAPE, abs=1e-12
+        SDMETRICS_INCOMPLETE_SHAPE, abs=1e-12
     )
-    result = trend(real, synthetic, *HOLED, "sdmetrics", holes=True)
+    result = trend(real, synthetic, *INCOMPLETE, "sdmetrics", allow_missing=True)
     pairs = result.table.set_index(["first", "second"])["score"].to_dict()
-    order = combinations([*HOLED[0], *HOLED[1]], 2)
-    want = dict(zip(order, SDMETRICS_HOLED_TREND, strict=True))
+    order = combinations([*INCOMPLETE[0], *INCOMPLETE[1]], 2)
+    want = dict(zip(order, SDMETRICS_INCOMPLETE_TREND, strict=True))
     assert pairs == pytest.approx(want, abs=1e-12)
-    assert result.value == pytest.approx(np.mean(SDMETRICS_HOLED_TREND), abs=1e-12)
+    assert result.value == pytest.approx(np.mean(SDMETRICS_INCOMPLETE_TREND), abs=1e-12)
 
 
-def test_complete_tables_score_the_same_when_holes_are_allowed():
+def test_complete_tables_score_the_same_if_missing_values_are_allowed():
     real, synthetic = fractions(400, 1, 0.0), fractions(350, 5, 1.3)
     for score in (shape, partial(trend, edges="sdmetrics")):
         plain = score(real, synthetic, NUMERIC, CATEGORICAL).table
-        allowed = score(real, synthetic, NUMERIC, CATEGORICAL, holes=True).table
+        allowed = score(real, synthetic, NUMERIC, CATEGORICAL, allow_missing=True).table
         pd.testing.assert_frame_equal(plain, allowed, rtol=0, atol=1e-14)
 
 
-def test_numbers_never_seen_together_have_no_score():
+def test_numbers_never_observed_together_have_no_score():
     x = np.arange(6.0)
     real = pd.DataFrame({"x": x, "y": x, "z": x})
     real.loc[:2, "y"] = None
     real.loc[3:, "z"] = None
     synthetic = pd.DataFrame({"x": x, "y": x, "z": -x})
-    result = trend(real, synthetic, list("xyz"), [], "sdmetrics", holes=True)
+    result = trend(real, synthetic, list("xyz"), [], "sdmetrics", allow_missing=True)
     assert result.table["score"].tolist() == pytest.approx([1, 0, np.nan], nan_ok=True)
     assert result.value == pytest.approx(0.5)
 
 
-def test_holes_are_refused_unless_allowed():
+def test_missing_values_are_refused_unless_allowed():
     real = pd.DataFrame({"x": [1.0, None], "g": ["a", None]})
-    whole = pd.DataFrame({"x": [1.0, 2.0], "g": ["a", "b"]})
+    full = pd.DataFrame({"x": [1.0, 2.0], "g": ["a", "b"]})
     for names in (["x"], []), ([], ["g"]):
-        for tables in (real, whole), (whole, real):
-            with pytest.raises(DataError, match="is complete"):
+        for tables in (real, full), (full, real):
+            with pytest.raises(DataError, match="has 1 missing"):
                 shape(*tables, *names)
-            with pytest.raises(DataError, match="is complete"):
+            with pytest.raises(DataError, match="has 1 missing"):
                 trend(*tables, *names, edges="sdmetrics")
-    with pytest.raises(UsageError, match="remasked"):
-        trend(real, whole, ["x"], ["g"], holes=True)
-    empty = whole.assign(x=np.nan, g=None)
+    with pytest.raises(UsageError, match="compare_remasked"):
+        trend(real, full, ["x"], ["g"], allow_missing=True)
+    empty = full.assign(x=np.nan, g=None)
     for name, names in ("x", (["x"], [])), ("g", ([], ["g"])):
-        with pytest.raises(DataError, match=f"'{name}' of the synthetic table has no"):
-            shape(real, empty, *names, holes=True)
+        with pytest.raises(
+            DataError, match=f"'{name}' of the synthetic table has no obs"
+        ):
+            shape(real, empty, *names, allow_missing=True)
 
 
 def test_a_collapsed_column_is_scored_not_dropped():

@@ -22,7 +22,7 @@ def pick(p, rng):
 
 
 def draw(x, rng, sharpen=1.0):
-    """Rows of the law given x; with `sharpen` above 1 too sure of themselves."""
+    """Rows of the conditional distribution given x; overconfident if sharpen > 1."""
     p = chances(x) ** sharpen
     return pd.DataFrame(
         {
@@ -49,30 +49,30 @@ def score(case, draws):
 
 
 @pytest.mark.parametrize("m", [2, 5, M])
-def test_draws_from_the_true_law_are_calibrated_for_any_number_of_draws(case, m):
+def test_draws_from_the_true_distribution_are_calibrated_for_any_number(case, m):
     _, _, x, rng = case
     result = score(case, [draw(x, rng) for _ in range(m)])
-    off = (result.coverage["found"] - result.coverage["nominal"]).abs()
+    off = (result.coverage["coverage"] - result.coverage["nominal"]).abs()
     assert (off < 4 * result.coverage["standard_error"]).all()
     assert np.abs(result.pit.to_numpy() - 0.1).max() < 4 * np.sqrt(0.09 / (N / 2))
     assert result.n_draws == m
 
 
-def test_draws_that_are_too_narrow_are_exposed(case):
+def test_draws_that_are_too_narrow_have_low_coverage(case):
     _, _, x, rng = case
     result = score(case, [draw(x, rng, sharpen=2.0) for _ in range(M)])
-    found = result.coverage.set_index(["kind", "nominal"])["found"]
+    coverage = result.coverage.set_index(["kind", "nominal"])["coverage"]
     # Half the spread: the 80 % interval covers what ±0.64 standard deviations do.
     expected = norm.cdf(norm.ppf(0.9) / 2) * 2 - 1
-    assert found["numeric", 0.8] == pytest.approx(expected, abs=0.04)
-    assert found["categorical", 0.8] < 0.77
-    assert found["categorical", 0.9] < 0.86
+    assert coverage["numeric", 0.8] == pytest.approx(expected, abs=0.04)
+    assert coverage["categorical", 0.8] < 0.77
+    assert coverage["categorical", 0.9] < 0.86
     pit = result.pit.loc["y"].to_numpy()
     assert min(pit[0], pit[-1]) > 2 * pit[4:6].max()
     assert result.pit.loc["kind"].to_numpy()[-1] > 0.14
 
 
-def test_the_true_law_scores_better_than_narrow_wide_and_marginal_draws(case):
+def test_the_true_distribution_scores_best(case):
     truth, _, x, rng = case
     best = score(case, [draw(x, rng) for _ in range(M)]).columns
     for other in (
@@ -89,7 +89,7 @@ def test_marginal_draws_are_calibrated_too_but_have_no_skill(case):
     truth, *_ = case
     draws = [truth.sample(N, replace=True, random_state=i) for i in range(M)]
     result = score(case, draws)
-    off = (result.coverage["found"] - result.coverage["nominal"]).abs()
+    off = (result.coverage["coverage"] - result.coverage["nominal"]).abs()
     assert off.max() < 0.03
     assert result.columns["skill"].abs().max() < 0.02
     assert abs(result.skill) < 0.02
@@ -97,7 +97,7 @@ def test_marginal_draws_are_calibrated_too_but_have_no_skill(case):
 
 def test_crps_of_a_gaussian_and_that_few_draws_do_not_bias_it(case):
     _, _, x, rng = case
-    exact = 0.5 / np.sqrt(np.pi)  # of the true law, sd 0.5
+    exact = 0.5 / np.sqrt(np.pi)  # of the true distribution, sd 0.5
     for m in (2, M):
         lines = score(case, [draw(x, rng) for _ in range(m)]).columns
         assert lines["score"][0] == pytest.approx(exact, rel=0.05)
@@ -117,7 +117,7 @@ def test_fair_brier_score_does_not_depend_on_the_number_of_draws(case):
 
 
 def test_ranks_are_uniform_when_truth_and_draws_are_tied():
-    """A column of few whole numbers: without random ties PIT would be lumpy."""
+    """A column of few integers: without random ties PIT would not be uniform."""
     rng = np.random.default_rng(0)
     frames = [pd.DataFrame({"y": rng.integers(0, 3, 4000)}) for _ in range(8)]
     truth, *draws = frames
@@ -139,14 +139,14 @@ def test_hide_takes_the_share_from_every_column_and_only_observed_cells():
         },
         index=range(5, 1005),
     )
-    holed, hidden = hide(frame, 0.5, rng)
+    masked, hidden = hide(frame, 0.5, rng)
     observed = frame.notna()
     assert not (hidden & ~observed).to_numpy().any()
-    assert (holed.isna() == (~observed | hidden)).to_numpy().all()
+    assert (masked.isna() == (~observed | hidden)).to_numpy().all()
     assert hidden["a"].sum() == round(observed["a"].sum() / 2)
     assert hidden[["b", "c"]].sum().tolist() == [500, 500]
     assert hidden[["few", "none"]].sum().tolist() == [1, 0]
-    assert (holed["b"].dropna() == "x").all()
+    assert (masked["b"].dropna() == "x").all()
 
 
 def test_dates_and_mixed_dtypes_of_truth_and_draws():
@@ -166,7 +166,7 @@ def test_dates_and_mixed_dtypes_of_truth_and_draws():
     assert abs(result.columns["skill"][0]) < 0.2
 
 
-def test_what_is_refused(case):
+def test_bad_inputs_are_refused(case):
     truth, hidden, _, rng = case
     for share in (0, 1, -0.1):
         with pytest.raises(UsageError, match="between 0 and 1"):
@@ -176,8 +176,8 @@ def test_what_is_refused(case):
     with pytest.raises(DataError, match="draw 1 has 5"):
         score(case, [truth, truth[:5]])
     cell = int(np.flatnonzero(hidden["y"])[0])
-    holed = truth.assign(y=truth["y"].where(truth.index != cell))
+    masked = truth.assign(y=truth["y"].where(truth.index != cell))
     with pytest.raises(DataError, match="draw 1 table has 1 missing"):
-        score(case, [truth, holed])
-    with pytest.raises(DataError, match="hidden cells"):
+        score(case, [truth, masked])
+    with pytest.raises(DataError, match="has hidden cells"):
         calibration(truth, hidden & False, [truth] * 2, ["y"], [], rng=rng)

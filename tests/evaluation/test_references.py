@@ -4,13 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.errors import DataError, UsageError
-from augmask.evaluation.references import (
-    half_split,
-    independent,
-    mean_mode_fill,
-    real_pair,
-)
+from augmask.errors import DataError
+from augmask.evaluation.references import independent, mean_mode_fill, real_pair
 
 
 def people(n=4000):
@@ -38,10 +33,10 @@ def test_independent_columns_of_an_incomplete_table_are_complete():
         independent(real.assign(y=np.nan), np.random.default_rng(1))
 
 
-def test_mean_and_mode_fill_every_hole_and_nothing_else():
+def test_mean_and_mode_replace_only_missing_values():
     frame = pd.DataFrame(
         {
-            "whole": pd.array([1, None, 2], dtype="Int64"),
+            "integer": pd.array([1, None, 2], dtype="Int64"),
             "day": pd.to_datetime(["2024-01-01", None, "2024-01-03"]),
             "flag": [True, True, None],
             "level": pd.Categorical(["b", None, "a"], categories=["a", "b", "c"]),
@@ -50,8 +45,8 @@ def test_mean_and_mode_fill_every_hole_and_nothing_else():
     )
     names = ["flag", "level"]
     before = frame.copy()
-    filled = mean_mode_fill(frame, ["whole", "day", "full"], names)
-    assert filled["whole"].tolist() == [1.0, 1.5, 2.0]
+    filled = mean_mode_fill(frame, ["integer", "day", "full"], names)
+    assert filled["integer"].tolist() == [1.0, 1.5, 2.0]
     assert filled["day"][1] == pd.Timestamp("2024-01-02")
     assert filled["flag"].tolist() == [True, True, True]
     assert filled["level"].tolist() == ["b", "b", "a"]
@@ -61,23 +56,23 @@ def test_mean_and_mode_fill_every_hole_and_nothing_else():
 
 def test_halves_are_disjoint_random_and_equal():
     real = people(101)
-    a, b = half_split(real, np.random.default_rng(0))
+    pair = real_pair(real, None, np.random.default_rng(0))
+    a, b = pair.real, pair.other
+    assert pair.source == "halves"
     assert len(a) == len(b) == 50
     assert not set(a["x"]) & set(b["x"])
     assert set(a["x"]) != set(real["x"][:50])
-    with pytest.raises(DataError, match="at least 2 rows"):
-        half_split(real[:1], np.random.default_rng(0))
+    with pytest.raises(DataError, match="1 real rows and no holdout are too few"):
+        real_pair(real[:1], None, np.random.default_rng(0))
 
 
-def test_the_ceiling_says_where_its_rows_come_from():
+def test_a_holdout_sets_the_length_of_the_pair():
     real = people(100)
     rng = np.random.default_rng(0)
-    halves = real_pair(real, None, rng)
-    assert (halves.source, len(halves.real)) == ("halves", 50)
     held = people(130)[100:]
     pair = real_pair(real, held, rng)
     assert (pair.source, len(pair.real), len(pair.other)) == ("holdout", 30, 30)
     assert set(pair.other["x"]) == set(held["x"])
-    assert "30 rows" in pair.says
-    with pytest.raises(UsageError, match="holdout has rows"):
+    assert "30 rows" in pair.description
+    with pytest.raises(DataError, match="0 holdout rows are too few"):
         real_pair(real, held[:0], rng)

@@ -38,7 +38,7 @@ def test_a_copy_of_the_training_rows_has_ratio_one(binary):
     assert result.table.loc["auroc"].tolist() == [result.tstr, result.trtr]
 
 
-def test_fresh_rows_teach_as_well_and_shuffled_ones_nothing(binary):
+def test_fresh_rows_are_as_good_and_shuffled_ones_useless(binary):
     train, fresh, test = binary
     assert 0.95 < utility(train, fresh, test, *NAMES, target="y").value < 1.05
     rng = np.random.default_rng(1)
@@ -56,22 +56,22 @@ def test_auroc_is_the_same_whichever_class_comes_first(binary):
     )
 
 
-def test_one_synthetic_class_is_a_coin_toss(binary):
+def test_one_synthetic_class_has_auroc_one_half(binary):
     train, fresh, test = binary
     result = utility(train, fresh.assign(y="yes"), test, *NAMES, target="y")
     assert result.tstr == 0.5
 
 
-def test_an_absent_class_costs_its_own_share_only():
+def test_an_absent_class_costs_only_its_own_share():
     rng = np.random.default_rng(2)
     train, fresh, test = (classes(rng, n, ["lo", "mid", "hi"]) for n in (600, 600, 400))
-    whole = utility(train, fresh, test, *NAMES, target="y")
+    full = utility(train, fresh, test, *NAMES, target="y")
     without = utility(train, fresh[fresh["y"] != "hi"], test, *NAMES, target="y")
     assert without.table.loc["auroc of hi", "synthetic"] == 0.5
     assert without.table.loc["auroc of lo", "synthetic"] > 0.8
     assert without.tstr == pytest.approx(without.table["synthetic"].iloc[1:].mean())
-    assert without.trtr == whole.trtr
-    assert without.value < whole.value
+    assert without.trtr == full.trtr
+    assert without.value < full.value
 
 
 def test_levels_that_real_rows_lack_are_ignored(binary):
@@ -133,7 +133,7 @@ def test_same_seed_same_result(binary):
     assert first.tstr == second.tstr
 
 
-def test_what_cannot_be_scored_is_said(binary):
+def test_bad_inputs_are_refused(binary):
     train, fresh, test = binary
     with pytest.raises(UsageError, match="'w' is in neither"):
         utility(*binary, *NAMES, target="w")
@@ -150,7 +150,7 @@ def test_a_missing_xgboost_names_the_extra(binary, monkeypatch):
 
 
 @pytest.mark.parametrize("target", ["y", "x"])
-def test_with_a_cache_real_rows_are_trained_on_once(binary, target, monkeypatch):
+def test_a_cache_trains_on_real_rows_once(binary, target, monkeypatch):
     import augmask.evaluation.utility as module
 
     train, fresh, test = binary
@@ -166,9 +166,9 @@ def test_with_a_cache_real_rows_are_trained_on_once(binary, target, monkeypatch)
         monkeypatch.setattr(module, name, counted)
     cache: dict = {}
     for rows, expected in zip(binary[:2], plain, strict=True):
-        found = utility(train, rows, test, *NAMES, target=target, cache=cache)
-        assert (found.tstr, found.trtr) == (expected.tstr, expected.trtr)
-    # the training rows stood on the synthetic side once, too
+        result = utility(train, rows, test, *NAMES, target=target, cache=cache)
+        assert (result.tstr, result.trtr) == (expected.tstr, expected.trtr)
+    # The training rows were the synthetic table once, too.
     assert len(trained) == 2
     utility(train, fresh.iloc[1:], test, *NAMES, target=target, cache=cache)
     assert len(trained) == 3

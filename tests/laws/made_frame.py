@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 
-def make_frame(n: int = 60, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:
+def make_frame(n: int = 60, missing: float = 0.3, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     kg = rng.normal(70, 12, n)
     frame = pd.DataFrame(
@@ -17,4 +17,4 @@ def make_frame(n: int = 60, holes: float = 0.3, seed: int = 0) -> pd.DataFrame:
             "smokes": rng.random(n) < 0.3,
         }
     )
-    return frame.mask(rng.random(frame.shape) < holes)
+    return frame.mask(rng.random(frame.shape) < missing)

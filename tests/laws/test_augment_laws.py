@@ -1,8 +1,8 @@
-"""What every augmentation rule must keep, whatever the table."""
+"""What must hold for every augmenter and every table."""
 
 import numpy as np
 import pytest
-from tests.augmenters import RULES
+from tests.augmenters import AUGMENTER_PARAMS
 
 from augmask.augmentation import resolve_augmenter
 from augmask.table.table import Layout, Table
@@ -20,8 +20,8 @@ def make_table(n=120, n_num=2, cards=(3, 2), rate=0.4, seed=0, edit=None):
     observed = rng.random((n, n_num + len(cards))) >= rate
     if edit is not None:
         edit(observed, cat)
-    # What lies beneath a hole has no meaning; make it loud, so that a rule that
-    # reads it is caught.
+    # Values of missing cells are meaningless; make them large, so that an augmenter
+    # that reads them is caught.
     num[~observed[:, :n_num]] = 1e6
     cat[~observed[:, n_num:]] = 0
     names = tuple(f"x{j}" for j in range(n_num))
@@ -42,11 +42,11 @@ def one_row(observed, cat):
     observed[0, [0, 2]] = True
 
 
-def column_nowhere(observed, cat):
+def empty_column(observed, cat):
     observed[:, [0, 2]] = False
 
 
-def row_nowhere(observed, cat):
+def empty_row(observed, cat):
     observed[3] = False
 
 
@@ -60,29 +60,29 @@ TABLES = {
     "a single observed class": make_table(edit=one_class),
     "seven observed rows": make_table(edit=few_rows),
     "one observed row": make_table(edit=one_row),
-    "a column observed nowhere": make_table(edit=column_nowhere),
-    "a row observed nowhere": make_table(edit=row_nowhere),
+    "an empty column": make_table(edit=empty_column),
+    "an empty row": make_table(edit=empty_row),
     "one row": make_table(n=1, rate=0.6, seed=5),
     "nothing observed": make_table(rate=1.1),
 }
-RULE = pytest.mark.parametrize("rule", RULES)
-TABLE = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+EACH_AUGMENTER = pytest.mark.parametrize("name", AUGMENTER_PARAMS)
+EACH_TABLE = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 def bytes_of(table):
     return table.num.tobytes(), table.cat.tobytes()
 
 
-def drawn(rule, table, seed=1):
-    augmenter = resolve_augmenter(rule).fit(table, np.random.default_rng(0))
+def fill(name, table, seed=1):
+    augmenter = resolve_augmenter(name).fit(table, np.random.default_rng(0))
     return augmenter.draw(np.random.default_rng(seed))
 
 
-@RULE
-@TABLE
-def test_a_draw_fills_the_holes_and_nothing_else(rule, table):
+@EACH_AUGMENTER
+@EACH_TABLE
+def test_a_draw_fills_missing_cells_and_nothing_else(name, table):
     before = bytes_of(table), table.observed.tobytes()
-    filled = drawn(rule, table)
+    filled = fill(name, table)
     num_known, cat_known = table.num_observed, table.cat_observed
     assert filled.num[num_known].tobytes() == table.num[num_known].tobytes()
     assert filled.cat[cat_known].tobytes() == table.cat[cat_known].tobytes()
@@ -90,23 +90,23 @@ def test_a_draw_fills_the_holes_and_nothing_else(rule, table):
     assert filled.num.dtype == table.num.dtype
     assert filled.layout.names == table.layout.names
     assert (bytes_of(table), table.observed.tobytes()) == before, "the input changed"
-    # Finite, and of the size of the observed numbers: what lay beneath is unread.
+    # Finite and as large as observed numbers: values of missing cells are not read.
     assert (np.abs(filled.num) < 1e3).all()
     assert ((filled.cat >= 0) & (filled.cat < filled.layout.cards)).all()
-    if rule != "zero":
+    if name != "zero":
         assert filled.layout == table.layout
 
 
-@RULE
-@TABLE
-def test_the_same_seed_gives_the_same_draw(rule, table):
-    assert bytes_of(drawn(rule, table)) == bytes_of(drawn(rule, table))
+@EACH_AUGMENTER
+@EACH_TABLE
+def test_the_same_seed_gives_the_same_draw(name, table):
+    assert bytes_of(fill(name, table)) == bytes_of(fill(name, table))
 
 
-@RULE
-def test_draws_differ_only_if_the_rule_is_stochastic(rule):
+@EACH_AUGMENTER
+def test_draws_differ_only_if_the_augmenter_is_stochastic(name):
     table = TABLES["mixed"]
-    augmenter = resolve_augmenter(rule).fit(table, np.random.default_rng(0))
+    augmenter = resolve_augmenter(name).fit(table, np.random.default_rng(0))
     first = augmenter.draw(np.random.default_rng(1))
     second = augmenter.draw(np.random.default_rng(2))
     assert (first.num.tobytes() != second.num.tobytes()) == augmenter.stochastic
@@ -118,11 +118,11 @@ def test_draws_differ_only_if_the_rule_is_stochastic(rule):
         "lgbm-s-calibrated",
         "lgbm-chain",
     }
-    assert augmenter.stochastic == (rule in stochastic)
+    assert augmenter.stochastic == (name in stochastic)
 
 
-@RULE
-def test_without_holes_nothing_is_fitted_and_nothing_changes(rule, monkeypatch):
+@EACH_AUGMENTER
+def test_a_complete_table_is_returned_without_fitting(name, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("something was fitted or a worker was started")
 
@@ -130,35 +130,35 @@ def test_without_holes_nothing_is_fitted_and_nothing_changes(rule, monkeypatch):
     monkeypatch.setattr("lightgbm.train", refuse)
     monkeypatch.setattr("sklearn.impute.SimpleImputer.fit", refuse)
     table = make_table(n=10_000, rate=0.0)
-    filled = drawn(rule, table)
+    filled = fill(name, table)
     assert filled.num is table.num
     assert filled.cat is table.cat
     assert filled.layout == table.layout
 
 
-@RULE
-def test_a_column_observed_nowhere_gets_its_scaled_mean(rule):
-    filled = drawn(rule, TABLES["a column observed nowhere"])
+@EACH_AUGMENTER
+def test_a_column_without_observed_values_gets_its_scaled_mean(name):
+    filled = fill(name, TABLES["an empty column"])
     assert (filled.num[:, 0] == 0.0).all()
     codes = np.unique(filled.cat[:, 0])
-    if rule == "zero":
+    if name == "zero":
         assert codes.tolist() == [3]
-    elif resolve_augmenter(rule).stochastic:
+    elif resolve_augmenter(name).stochastic:
         assert codes.tolist() == [0, 1, 2]
     else:
         assert codes.tolist() == [0]
 
 
-@RULE
-def test_progress_counts_up_to_the_total(rule):
-    seen = []
+@EACH_AUGMENTER
+def test_progress_counts_up_to_the_total(name):
+    calls = []
     table = TABLES["mixed"]
-    resolve_augmenter(rule).fit(
-        table, np.random.default_rng(0), lambda *call: seen.append(call)
+    resolve_augmenter(name).fit(
+        table, np.random.default_rng(0), lambda *call: calls.append(call)
     )
-    totals = {total for _, _, total, _ in seen}
-    assert {phase for phase, *_ in seen} == {"augment"}
+    totals = {total for _, _, total, _ in calls}
+    assert {phase for phase, *_ in calls} == {"augment"}
     assert len(totals) == 1
-    done = [count for _, count, _, _ in seen]
+    done = [count for _, count, _, _ in calls]
     assert done == sorted(done)
     assert done[-1] == totals.pop()

@@ -1,9 +1,8 @@
-"""The contract of a backbone, held by all of them.
+"""What every backbone must satisfy.
 
-A backbone gives one loss per cell without knowing which cells were observed. What
-follows from that, and what the rest of the package relies on, is written here once; a
-backbone that joins `BACKBONES` is checked without a line more, save for the name of the
-module that ends its network.
+A backbone returns one loss per cell without knowing which cells were observed. What
+follows from that, and what the rest of the package relies on, is checked here for all
+of `BACKBONES`; a new one needs only the name of its network's last module.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
 
 NETWORK = {"width": 12, "depth": 1, "time_width": 8}
 MIXES = [(2, (2, 4)), (3, ()), (0, (3, 2))]
-# presets differ in what CDTD starts from, so each start is a backbone of its own here
+# presets differ in CDTD's preconditioning, so each one counts as a backbone here
 KINDS: dict[str, tuple[str, dict[str, str]]] = {name: (name, {}) for name in BACKBONES}
 KINDS["cdtd"] = ("cdtd", {"precondition": "cell"})
 KINDS["cdtd-table"] = ("cdtd", {"precondition": "table"})
-# the module that gives the network's output: numbers, then logits
+# the module whose output are numbers, then logits
 LAST = {
     "cdtd": "net.head",
     "cdtd-table": "net",
@@ -61,7 +60,7 @@ every_solver = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    """Let the tables here count as wide, so that the laws reach the direct path."""
+    """Treat all tables as wide, so that the tests reach the direct path."""
     monkeypatch.setattr(cdtd, "WIDE", 0)
 
 
@@ -76,7 +75,7 @@ def batch_of(table: Table) -> Batch:
 
 
 def build(backbone: str, table: Table):
-    """Return a float64 model whose every weight has moved away from its start."""
+    """Return a float64 model whose weights have all moved from their start."""
     name, keywords = KINDS[backbone]
     model = build_backbone(name, table.layout, 0, **NETWORK, **keywords).double()
     model.init_from_data(table)
@@ -91,143 +90,141 @@ def reduced(model, cell: CellLoss, observed: torch.Tensor, n_num: int) -> torch.
     return reduce_cells(cell, observed, model.reduction, n_num, weights)
 
 
-def slopes(model, loss: torch.Tensor) -> list[torch.Tensor]:
+def gradients(model, loss: torch.Tensor) -> list[torch.Tensor]:
     return torch.autograd.grad(
         loss, list(model.parameters()), allow_unused=True, materialize_grads=True
     )
 
 
 def output_columns(layout: Layout) -> list[int]:
-    """Return the column that every entry of the network's output speaks of."""
+    """Return the column of every entry of the network's output."""
     levels = np.repeat(np.arange(layout.n_cat), layout.cards)
     return [*range(layout.n_num), *(layout.n_num + levels)]
 
 
 @contextmanager
-def at_the_end(model, backbone: str, change=lambda out: out):
-    """Pass the network's output through `change`; yield the outputs that came."""
-    seen: list[torch.Tensor] = []
+def hooked_output(model, backbone: str, change=lambda out: out):
+    """Pass the network's output through `change`; yield a list of the outputs."""
+    outputs: list[torch.Tensor] = []
 
     def hook(_module, _inputs, out):
         parts = out if isinstance(out, tuple) else (out,)
-        seen.append(torch.cat(parts, 1))
-        changed = change(seen[-1])
+        outputs.append(torch.cat(parts, 1))
+        changed = change(outputs[-1])
         split = changed.split([part.shape[1] for part in parts], 1)
         return split if isinstance(out, tuple) else changed
 
     handle = model.get_submodule(LAST[backbone]).register_forward_hook(hook)
     try:
-        yield seen
+        yield outputs
     finally:
         handle.remove()
 
 
 @contextmanager
-def all_said(model, backbone: str, instead=None):
-    """Yield all that a model makes of its input; say something else `instead`."""
+def all_predictions(model, backbone: str, instead=None):
+    """Yield all predictions of a model; predict `instead` if given."""
     if backbone != "cdtd-table":
         change = (lambda out: out) if instead is None else (lambda _: instead)
-        with at_the_end(model, backbone, change) as seen:
-            yield seen
+        with hooked_output(model, backbone, change) as outputs:
+            yield outputs
         return
-    # noisy numbers also pass by the network here, and reach other columns: that is
-    # input too, so what is held is the denoised row
-    seen, inner = [], model._denoise
+    # noisy numbers also bypass the network here and reach other columns: that is
+    # input too, so the prediction is the denoised row
+    outputs, inner = [], model.denoise
 
     def denoise(*inputs):
-        seen.append(inner(*inputs) if instead is None else instead)
-        return seen[-1]
+        outputs.append(inner(*inputs) if instead is None else instead)
+        return outputs[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "_denoise", denoise)
-        yield seen
+        patch.setattr(model, "denoise", denoise)
+        yield outputs
 
 
-def other_holes(table: Table) -> Table:
-    """Return the table with something else in every hole."""
+def refilled(table: Table) -> Table:
+    """Return the table with other values in every missing cell."""
     num = np.where(table.num_observed, table.num, table.num + 1.5)
     turned = (table.cat + 1) % np.array(table.layout.cards, dtype=int)
     return table.filled(num, np.where(table.cat_observed, table.cat, turned))
 
 
-# -- holes are context, never targets ------------------------------------------
+# -- missing cells are context, never targets --------------------------------------
 
 
 @everywhere
 @every_mix
-def test_no_loss_has_a_slope_in_what_the_network_says_of_a_hole(
+def test_predictions_of_missing_cells_get_no_gradient(
     make_table, backbone, n_num, cards
 ):
     table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
-    with at_the_end(model, backbone) as outputs:
+    with hooked_output(model, backbone) as outputs:
         cell = model.cell_loss(batch_of(table), seeded())
     (output,) = outputs
-    hole = ~observed[:, output_columns(table.layout)]
+    missing = ~observed[:, output_columns(table.layout)]
     parts = {"main": CellLoss(cell.main)}
     parts |= {name: CellLoss(aux) for name, aux in cell.aux.items()}
     for name, part in parts.items():
-        (slope,) = torch.autograd.grad(
+        (gradient,) = torch.autograd.grad(
             reduced(model, part, observed, n_num),
             output,
             retain_graph=True,
             allow_unused=True,
             materialize_grads=True,
         )
-        assert not slope[hole].any(), name
-        # where the loss is meant to teach, it does; schedules must not teach the net
-        assert slope[~hole].any() == (name == "main"), name
+        assert not gradient[missing].any(), name
+        # losses of schedules must not train the network
+        assert gradient[~missing].any() == (name == "main"), name
 
 
 @everywhere
 @every_mix
-def test_what_the_network_says_of_a_hole_changes_no_loss_and_no_gradient(
+def test_predictions_of_missing_cells_change_no_loss_and_no_gradient(
     make_table, backbone, n_num, cards
 ):
-    """Learned schedules regress on losses per cell: those of holes must not count."""
+    """Learned schedules regress on losses per cell, of observed cells only."""
     table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
-    hole = ~observed[:, output_columns(table.layout)]
-    junk = 5 * torch.randn(hole.shape, generator=seeded(9), dtype=torch.float64)
-    cells, found = [], []
-    for change in (lambda out: out, lambda out: torch.where(hole, junk, out)):
-        with at_the_end(model, backbone, change):
+    missing = ~observed[:, output_columns(table.layout)]
+    junk = 5 * torch.randn(missing.shape, generator=seeded(9), dtype=torch.float64)
+    cells, results = [], []
+    for change in (lambda out: out, lambda out: torch.where(missing, junk, out)):
+        with hooked_output(model, backbone, change):
             cells.append(model.cell_loss(batch_of(table), seeded()))
         loss = reduced(model, cells[-1], observed, n_num)
-        found.append([loss, *slopes(model, loss)])
+        results.append([loss, *gradients(model, loss)])
     assert not torch.equal(cells[0].main, cells[1].main)
-    for plain, spoilt in zip(*found, strict=True):
-        assert torch.equal(plain, spoilt)
+    for plain, changed in zip(*results, strict=True):
+        assert torch.equal(plain, changed)
 
 
 @everywhere
 @every_mix
-def test_the_contents_of_a_hole_act_through_the_input_alone(
-    make_table, backbone, n_num, cards
-):
+def test_filled_values_act_through_the_input_alone(make_table, backbone, n_num, cards):
     table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
-    other = other_holes(table)
+    other = refilled(table)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
 
-    def loss_of(rows: Table, said=None):
-        with all_said(model, backbone, said) as outputs:
+    def loss_of(rows: Table, instead=None):
+        with all_predictions(model, backbone, instead) as outputs:
             cell = model.cell_loss(batch_of(rows), seeded())
         return reduced(model, cell, observed, n_num), outputs[0], cell
 
     loss, output, cell = loss_of(table)
-    # the targets change, and the network still says what it said of the old input
+    # the targets change, and the network still predicts what it did before
     same, _, changed = loss_of(other, output)
     assert torch.equal(loss, same)
-    # a network that predicts noise has targets without the number in them
+    # a network that predicts noise has no numbers in its targets
     if cards or backbone != "tabddpm":
         assert not torch.equal(cell.main, changed.main)
-    # and they are input: otherwise a filled hole would tell nothing
+    # and they are input: otherwise a filled value would not be context
     assert not torch.equal(loss, loss_of(other)[0])
 
 
 @everywhere
-def test_rows_do_not_see_each_other(make_table, backbone):
-    """A filled cell may speak to its own row only: no statistics over the batch."""
+def test_rows_are_independent(make_table, backbone):
+    """A filled cell is context of its own row only: no statistics over the batch."""
     table = make_table(n=20)
     model = build(backbone, table)
     num, cat = batch_of(table)
@@ -245,7 +242,7 @@ def test_rows_do_not_see_each_other(make_table, backbone):
 
 @everywhere
 @every_mix
-def test_every_row_twice_is_the_same_loss_and_gradient(
+def test_duplicated_rows_leave_loss_and_gradient_unchanged(
     make_table, monkeypatch, backbone, n_num, cards
 ):
     table = make_table(n=15, n_num=n_num, cards=cards, holes=0.4)
@@ -254,17 +251,17 @@ def test_every_row_twice_is_the_same_loss_and_gradient(
 
     def loss_of(batch: Batch, observed: torch.Tensor):
         loss = reduced(model, model.cell_loss(batch, seeded(3)), observed, n_num)
-        return [loss, *slopes(model, loss)]
+        return [loss, *gradients(model, loss)]
 
     def twice(draw):
-        # both copies of a row get the noise that the row would get alone
-        def drawn(shape, **kind):
+        # both copies of a row get the noise of the original
+        def draw_twice(shape, **kind):
             if not len(shape):
                 return draw(shape, **kind)
             assert shape[0] == 2 * n
             return torch.cat(2 * [draw((n, *shape[1:]), **kind)])
 
-        return drawn
+        return draw_twice
 
     once = loss_of(batch, observed)
     home = importlib.import_module(type(model).__module__)
@@ -276,8 +273,8 @@ def test_every_row_twice_is_the_same_loss_and_gradient(
         patch.setattr(torch, "rand", twice(torch.rand))
         patch.setattr(torch, "randn", twice(torch.randn))
         both = Batch(batch.num.repeat(2, 1), batch.cat.repeat(2, 1))
-        renoise = loss_of(both, observed.repeat(2, 1))
-    for one, two in zip(once, renoise, strict=True):
+        duplicated = loss_of(both, observed.repeat(2, 1))
+    for one, two in zip(once, duplicated, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-8, atol=1e-11)
 
 
@@ -289,8 +286,8 @@ SMALL = {"steps": 12, "warmup": 2, "batch_size": 16, "sampling_steps": 4, **NETW
 def fitted(backbone: str, frame: pd.DataFrame, options=(), **changes) -> AugMask:
     name, keywords = KINDS[backbone]
     settings = {**SMALL, "holdout": 0.05, **keywords, **dict(options)}
-    given = {"augmenter": "ecdf", "device": "cpu", **changes}
-    return AugMask(name, options=settings, **given).fit(frame)
+    arguments = {"augmenter": "ecdf", "device": "cpu", **changes}
+    return AugMask(name, options=settings, **arguments).fit(frame)
 
 
 FRAMES = {
@@ -298,7 +295,7 @@ FRAMES = {
     "numbers": make_frame()[["kg", "age"]],
     "categories": make_frame()[["job", "smokes"]],
     "one level": make_frame().assign(land="DE"),
-    "nothing seen": make_frame().assign(land=np.nan),
+    "nothing observed": make_frame().assign(land=np.nan),
 }
 
 
@@ -312,13 +309,13 @@ def test_any_table_and_any_batch_from_fit_to_sample(backbone, batch, name):
     rows = model.sample(23)
     assert rows.columns.tolist() == frame.columns.tolist()
     for column in frame:
-        seen = frame[column].dropna()
-        if seen.empty:
+        observed = frame[column].dropna()
+        if observed.empty:
             assert rows[column].isna().all()
-        elif pd.api.types.is_numeric_dtype(seen) and seen.nunique() > 2:
-            assert rows[column].between(seen.min(), seen.max()).all()
+        elif pd.api.types.is_numeric_dtype(observed) and observed.nunique() > 2:
+            assert rows[column].between(observed.min(), observed.max()).all()
         else:
-            assert set(rows[column]) <= set(seen)
+            assert set(rows[column]) <= set(observed)
 
 
 def run_of(backbone: str, table: Table, **changes) -> Trainer:
@@ -338,7 +335,7 @@ def run_of(backbone: str, table: Table, **changes) -> Trainer:
 def test_a_column_of_one_level_and_columns_without_an_observed_cell(
     make_table, backbone, batch
 ):
-    """Tables from elsewhere may hold what `fit` sets aside."""
+    """A `Table` may hold columns that `fit` would leave out."""
     table = make_table(n=50, n_num=2, cards=(3, 1, 2), holes=0.3)
     table.observed[:, [1, 4]] = False
     trainer = run_of(backbone, table, batch_size=batch)
@@ -350,26 +347,26 @@ def test_a_column_of_one_level_and_columns_without_an_observed_cell(
 
 
 @everywhere
-def test_every_row_is_learned_from_in_every_pass(make_table, monkeypatch, backbone):
+def test_every_epoch_uses_every_row(make_table, monkeypatch, backbone):
     table = make_table(n=60, n_num=1, cards=(), holes=0.0)
-    trainer, seen = run_of(backbone, table, batch_size=49, steps=3), []
+    trainer, batches = run_of(backbone, table, batch_size=49, steps=3), []
     inner = trainer.backbone.cell_loss
 
     def watched(batch, generator):
-        seen.append(batch.num[:, 0])
+        batches.append(batch.num[:, 0])
         return inner(batch, generator)
 
     monkeypatch.setattr(trainer.backbone, "cell_loss", watched)
     train(trainer)
-    values, rows = torch.cat(seen).numpy(), np.sort(table.num[:, 0].astype("f4"))
-    # a batch reaches over the end of a pass: no remainder is dropped
+    values, rows = torch.cat(batches).numpy(), np.sort(table.num[:, 0].astype("f4"))
+    # a batch may span two epochs: no remainder is dropped
     for start in (0, 60):
         np.testing.assert_array_equal(np.sort(values[start : start + 60]), rows)
 
 
 @every_solver
 @pytest.mark.parametrize("reserved", [False, True])
-def test_every_solver_gives_legal_rows_that_the_seed_decides(
+def test_every_solver_gives_valid_rows_that_depend_on_the_seed(
     make_table, backbone, solver, reserved
 ):
     table = make_table(n=40, n_num=2, cards=(4, 1 + reserved, 2))
@@ -392,33 +389,33 @@ def test_every_solver_gives_legal_rows_that_the_seed_decides(
 @pytest.mark.parametrize(
     ("options", "message"), [({"solver": "eulre"}, "eulre"), ({"steps": 0}, "got 0")]
 )
-def test_a_sampler_that_cannot_work_says_so(make_table, backbone, options, message):
+def test_invalid_sampler_settings_are_refused(make_table, backbone, options, message):
     model = build(backbone, make_table())
     with pytest.raises(UsageError, match=message):
         model.sample(3, seeded(), **{"steps": 4} | options)
 
 
-# -- the whole path, to the last bit ------------------------------------------------
+# -- fit, save, load and sample, bit for bit ---------------------------------------
 
 
 def assert_same(one: AugMask, two: AugMask) -> None:
-    mine, yours = one.backbone_.state_dict(), two.backbone_.state_dict()
-    assert mine.keys() == yours.keys()
-    for name, array in mine.items():
-        assert torch.equal(array, yours[name]), name
+    first, second = one.backbone_.state_dict(), two.backbone_.state_dict()
+    assert first.keys() == second.keys()
+    for name, array in first.items():
+        assert torch.equal(array, second[name]), name
     pd.testing.assert_frame_equal(one.sample(40, seed=1), two.sample(40, seed=1))
 
 
 @everywhere
-def test_without_holes_all_strategies_are_one(backbone):
-    frame = make_frame(holes=0)
+def test_without_missing_values_all_strategies_are_the_same(backbone):
+    frame = make_frame(missing=0)
     no_aug = fitted(backbone, frame, augmenter="mean", supervise="all")
     for supervise in ("all", "observed"):
         assert_same(no_aug, fitted(backbone, frame, supervise=supervise))
 
 
 @everywhere
-def test_same_seed_same_bytes_and_the_file_is_the_model(backbone, tmp_path):
+def test_same_seed_same_file_and_loading_it_gives_the_model(backbone, tmp_path):
     files = []
     for seed in (0, 0, 1):
         model = fitted(backbone, make_frame(), {"completions": "stack:2"}, seed=seed)
@@ -432,7 +429,7 @@ def test_same_seed_same_bytes_and_the_file_is_the_model(backbone, tmp_path):
 
 @everywhere
 @pytest.mark.parametrize("extra", ["DE", None])
-def test_a_column_set_aside_changes_no_other(backbone, extra):
+def test_a_column_that_is_left_out_changes_no_other(backbone, extra):
     frame, wider = make_frame(), make_frame()
     wider.insert(1, "extra", extra)
     plain = fitted(backbone, frame).sample(40, seed=1)

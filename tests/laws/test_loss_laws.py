@@ -35,9 +35,10 @@ def build(backbone, table):
 
 def gradients(model, cell, observed, n_num):
     loss = reduce_cells(cell, observed, model.reduction, n_num)
-    wanted = list(model.parameters())
-    found = torch.autograd.grad(loss, wanted, allow_unused=True, retain_graph=True)
-    return loss, found
+    parameters = list(model.parameters())
+    return loss, torch.autograd.grad(
+        loss, parameters, allow_unused=True, retain_graph=True
+    )
 
 
 @everywhere
@@ -49,22 +50,22 @@ def test_losses_under_the_mask_change_neither_loss_nor_gradient(
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
     cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
-    loss, found = gradients(model, cell, observed, n_num)
+    loss, plain = gradients(model, cell, observed, n_num)
 
-    junk = torch.tensor(float("nan"))
-    spoilt = CellLoss(
-        torch.where(observed, cell.main, junk),
-        {name: torch.where(observed, aux, junk) for name, aux in cell.aux.items()},
+    nan = torch.tensor(float("nan"))
+    corrupted = CellLoss(
+        torch.where(observed, cell.main, nan),
+        {name: torch.where(observed, aux, nan) for name, aux in cell.aux.items()},
     )
-    other, same = gradients(model, spoilt, observed, n_num)
+    other, same = gradients(model, corrupted, observed, n_num)
     assert torch.equal(loss, other)
-    for a, b in zip(found, same, strict=True):
+    for a, b in zip(plain, same, strict=True):
         assert (a is None) == (b is None)
         assert a is None or torch.equal(a, b)
 
 
 @everywhere
-def test_every_loss_per_cell_has_no_gradient_in_a_hole(make_table, backbone):
+def test_no_loss_has_a_gradient_in_a_missing_cell(make_table, backbone):
     table = make_table(n=40, holes=0.5)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
@@ -77,8 +78,8 @@ def test_every_loss_per_cell_has_no_gradient_in_a_hole(make_table, backbone):
 
 
 @everywhere
-def test_filled_cells_still_speak_as_context(make_table, backbone):
-    """The mask must not cut holes off the input: they are context."""
+def test_filled_cells_are_context(make_table, backbone):
+    """The mask applies to the loss, not to the input."""
     table = make_table(n=40, holes=0.5)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
@@ -95,7 +96,7 @@ def test_filled_cells_still_speak_as_context(make_table, backbone):
 
 
 @everywhere
-def test_a_constant_rule_with_observed_supervision_is_the_missdiff_objective(
+def test_a_constant_fill_with_observed_supervision_is_missdiffs_objective(
     make_table, backbone
 ):
     """Zero fill, then the mean of the observed cells' losses: nothing else enters."""
@@ -106,36 +107,45 @@ def test_a_constant_rule_with_observed_supervision_is_the_missdiff_objective(
     cell = model.cell_loss(batch_of(filled), torch.Generator().manual_seed(0))
     observed = torch.from_numpy(table.observed)
     ours = reduce_cells(CellLoss(cell.main), observed, "batch", table.layout.n_num)
-    by_hand = sum(
+    expected = sum(
         cell.main[b, j].item() for b, j in zip(*np.nonzero(table.observed), strict=True)
     ) / int(table.observed.sum())
-    assert ours.item() == pytest.approx(by_hand, rel=1e-5)
+    assert ours.item() == pytest.approx(expected, rel=1e-5)
     assert (filled.num[~table.num_observed] == 0).all()
 
 
 @everywhere
 @pytest.mark.parametrize("size", [1, 49])
-def test_odd_batch_sizes_and_unobserved_columns(make_table, backbone, size):
+def test_a_column_without_observed_cells_adds_nothing_to_the_loss(
+    make_table, backbone, size
+):
     table = make_table(n=size, holes=0.5)
     observed = torch.from_numpy(table.observed).clone()
-    observed[:, 1] = False
+    observed[:, 0], observed[:, 1] = True, False
     model = build(backbone, table)
     cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
-    loss = reduce_cells(cell, observed, model.reduction, table.layout.n_num)
-    assert loss.isfinite()
+    n_num = table.layout.n_num
+    loss = reduce_cells(cell, observed, model.reduction, n_num)
+    others = [j for j in range(observed.shape[1]) if j != 1]
+    without = CellLoss(
+        cell.main[:, others], {name: aux[:, others] for name, aux in cell.aux.items()}
+    )
+    expected = reduce_cells(without, observed[:, others], model.reduction, n_num - 1)
+    torch.testing.assert_close(loss, expected)
+    assert 0 < loss.item() < 1e6
 
 
 @everywhere
-def test_probe_losses_do_not_depend_on_global_randomness(make_table, backbone):
+def test_validation_losses_do_not_depend_on_global_randomness(make_table, backbone):
     table = make_table(n=30)
     model = build(backbone, table)
     before = torch.get_rng_state()
-    found = [
+    losses = [
         model.validation_loss(batch_of(table), torch.Generator().manual_seed(2))
         for _ in range(2)
     ]
-    assert torch.equal(*found)
-    assert found[0].shape == (30, 4)
+    assert torch.equal(*losses)
+    assert losses[0].shape == (30, 4)
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -150,8 +160,8 @@ def test_building_a_backbone_leaves_the_global_generator_alone(make_table):
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_observed_mean_in_a_foreign_training_loop():
-    """The two halves of the method work without the rest of the package."""
+def test_observed_mean_in_a_users_training_loop():
+    """`observed_mean` works without the rest of the package."""
     x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     observed = torch.rand(64, 3, generator=torch.Generator().manual_seed(1)) < 0.5
     net = torch.nn.Linear(3, 3)
@@ -168,7 +178,7 @@ def test_observed_mean_in_a_foreign_training_loop():
 
 @everywhere
 def test_gradients_are_the_same_bits_with_two_threads(make_table, backbone):
-    """Same seed, same bytes: no gradient may be added up in the order of threads."""
+    """Same seed, same bytes: no gradient is summed in the order of threads."""
     table = make_table(n=4096, n_num=3, cards=(2, 7, 40), holes=0.3)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.augmenters import RULES
+from tests.augmenters import AUGMENTER_PARAMS
 
 from augmask import AugMask, load
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
 
 def fitted(frame: pd.DataFrame, **changes) -> AugMask:
     options = SETTINGS | changes.pop("options", {})
-    given = {"augmenter": "ecdf", "device": "cpu"} | changes
-    return AugMask(options=options, **given).fit(frame)
+    parameters = {"augmenter": "ecdf", "device": "cpu"} | changes
+    return AugMask(options=options, **parameters).fit(frame)
 
 
 def weights(model: AugMask) -> dict[str, np.ndarray]:
@@ -49,37 +49,37 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize("draws", ["one", "stack:4", "cycle:3", "anchor:3:0.5"])
-def test_without_holes_all_strategies_are_one(draws):
-    frame = make_frame(holes=0)
+@pytest.mark.parametrize("plan", ["one", "stack:4", "cycle:3", "anchor:3:0.5"])
+def test_without_missing_values_all_strategies_are_the_same(plan):
+    frame = make_frame(missing=0)
     models = {
-        name: fitted(frame, options={"completions": draws}, **strategy)
+        name: fitted(frame, options={"completions": plan}, **strategy)
         for name, strategy in STRATEGIES.items()
     }
     assert_same(models["NoAug"], models["AugFull"])
     assert_same(models["NoAug"], models["AugMask"])
 
 
-@pytest.mark.parametrize("augmenter", RULES)
-def test_without_holes_every_rule_is_the_same(augmenter):
-    frame = make_frame(holes=0)
+@pytest.mark.parametrize("augmenter", AUGMENTER_PARAMS)
+def test_without_missing_values_all_augmenters_are_the_same(augmenter):
+    frame = make_frame(missing=0)
     assert_same(fitted(frame, augmenter="mean"), fitted(frame, augmenter=augmenter))
 
 
-def test_with_holes_strategies_differ():
+def test_with_missing_values_strategies_differ():
     frame = make_frame()
-    drawn = [fitted(frame, **s).sample(40) for s in STRATEGIES.values()]
-    assert not drawn[0].equals(drawn[1])
-    assert not drawn[1].equals(drawn[2])
+    rows = [fitted(frame, **s).sample(40) for s in STRATEGIES.values()]
+    assert not rows[0].equals(rows[1])
+    assert not rows[1].equals(rows[2])
 
 
 @pytest.mark.parametrize("augmenter", ["ecdf", "lgbm-s"])
-@pytest.mark.parametrize("draws", ["one", "stack:3"])
-def test_same_seed_same_bytes(augmenter, draws, tmp_path):
+@pytest.mark.parametrize("plan", ["one", "stack:3"])
+def test_same_seed_same_bytes(augmenter, plan, tmp_path):
     files = []
     for seed in (0, 0, 1):
         model = fitted(
-            make_frame(), augmenter=augmenter, options={"completions": draws}, seed=seed
+            make_frame(), augmenter=augmenter, options={"completions": plan}, seed=seed
         )
         files.append(tmp_path / f"{len(files)}.augmask")
         model.save(files[-1])
@@ -90,7 +90,7 @@ def test_same_seed_same_bytes(augmenter, draws, tmp_path):
     assert not first.sample(40).equals(third.sample(40))
 
 
-def test_the_seed_of_sampling_decides_the_rows():
+def test_the_seed_of_sampling_determines_the_rows():
     model = fitted(make_frame())
     pd.testing.assert_frame_equal(model.sample(40, seed=7), model.sample(40, seed=7))
     assert not model.sample(40, seed=7).equals(model.sample(40, seed=8))
@@ -102,7 +102,7 @@ def test_save_then_load_gives_the_same_samples(tmp_path):
     assert_same(model, load(tmp_path / "m.augmask", device="cpu"))
 
 
-ASIDE = {
+NOT_LEARNED = {
     "constant": "DE",
     "constant number": 3.5,
     "constant date": pd.Timestamp("2020-01-01"),
@@ -111,19 +111,19 @@ ASIDE = {
 }
 
 
-@pytest.mark.parametrize("name", ASIDE)
+@pytest.mark.parametrize("name", NOT_LEARNED)
 @pytest.mark.parametrize("place", [0, 2, 4])
 @pytest.mark.parametrize("augmenter", ["ecdf", "lgbm-s"])
-def test_a_column_set_aside_changes_no_other(name, place, augmenter):
+def test_a_column_that_is_not_learned_changes_no_other(name, place, augmenter):
     frame = make_frame()
     wider = frame.copy()
-    wider.insert(place, "extra", ASIDE[name])
+    wider.insert(place, "extra", NOT_LEARNED[name])
     plain = fitted(frame, augmenter=augmenter).sample(40, seed=1)
     rows = fitted(wider, augmenter=augmenter).sample(40, seed=1)
     assert rows.columns.tolist() == wider.columns.tolist()
     pd.testing.assert_frame_equal(rows.drop(columns="extra"), plain)
     if name.startswith("constant"):
-        assert (rows["extra"] == ASIDE[name]).all()
+        assert (rows["extra"] == NOT_LEARNED[name]).all()
     else:
         assert rows["extra"].isna().all() == (name == "empty")
 
@@ -142,7 +142,7 @@ def test_no_global_random_state_is_touched(augmenter):
     assert torch.equal(theirs, torch.random.get_rng_state())
 
 
-def test_global_random_state_has_no_say():
+def test_global_random_state_has_no_effect():
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     one = fitted(make_frame(), augmenter="lgbm-s")

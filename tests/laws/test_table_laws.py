@@ -1,4 +1,4 @@
-"""What must be true of every table: nothing observed is lost, nothing is invented."""
+"""Laws of every table: nothing observed is lost, nothing is invented."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
 from augmask.table.schema import Schema
 
@@ -86,7 +86,7 @@ MAKERS = (
 
 @st.composite
 def frames(draw):
-    """Return a frame of any mix of columns, with holes."""
+    """Return an incomplete frame of any mix of columns."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(1, 60))
     ratio = draw(st.sampled_from([0.0, 0.3, 0.9]))
@@ -96,15 +96,15 @@ def frames(draw):
 
 
 @st.composite
-def told(draw, frame):
-    """Return whether each column's holes are unknown or a level."""
-    holes = st.sampled_from(["unknown", "level"])
-    return {name: {"missing_as": draw(holes)} for name in frame.columns}
+def overrides(draw, frame):
+    """Declare for each column whether missing values are unknown or a level."""
+    missing_as = st.sampled_from(["unknown", "level"])
+    return {name: {"missing_as": draw(missing_as)} for name in frame.columns}
 
 
-def encoded(frame, overrides=None, spread=None):
-    codec = Codec.fit(frame, infer_schema(frame, overrides), spread)
-    return codec, codec.encode(frame, spread)
+def encoded(frame, settings=None, dequantize=None):
+    codec = Codec.fit(frame, infer_schema(frame, settings), dequantize)
+    return codec, codec.encode(frame, dequantize)
 
 
 def random_arrays(codec, n, seed):
@@ -119,15 +119,15 @@ def random_arrays(codec, n, seed):
 @given(st.data())
 def test_encode_then_decode_is_the_identity_on_observed_cells(data):
     frame = data.draw(frames())
-    spread = data.draw(st.sampled_from([None, 7]))
-    codec, table = encoded(frame, data.draw(told(frame)), spread)
+    dequantize = data.draw(st.sampled_from([None, 7]))
+    codec, table = encoded(frame, data.draw(overrides(frame)), dequantize)
     out = codec.decode(table.num, table.cat, np.random.default_rng(0))
     assert out.columns.tolist() == frame.columns.tolist()
     for column in codec.schema:
         if not column.learned and column.kind != "constant":
             continue
-        seen = frame[column.label].notna()
-        before, after = frame[column.label][seen], out[column.label][seen]
+        observed = frame[column.label].notna()
+        before, after = frame[column.label][observed], out[column.label][observed]
         if column.kind == "float" and column.decimals is None:
             span = before.max() - before.min()
             assert np.abs(after - before).max() <= 1e-6 * span
@@ -163,7 +163,7 @@ def test_output_is_complete_in_range_and_of_the_recovered_dtype(frame, seed):
 
 @LAW
 @given(frames(), st.integers(0, 2**32), st.integers(0, 6))
-def test_columns_set_aside_change_nothing_else(frame, seed, place):
+def test_columns_that_are_not_learned_change_nothing_else(frame, seed, place):
     plain, table = encoded(frame)
     wide = frame.copy()
     for name, values in {
@@ -172,23 +172,22 @@ def test_columns_set_aside_change_nothing_else(frame, seed, place):
         "key": [f"k{i:03d}" for i in range(len(frame))],
     }.items():
         wide.insert(min(place, wide.shape[1]), name, values)
-    told_key = {"key": "identifier"}
-    codec, wide_table = encoded(wide, told_key)
+    codec, wide_table = encoded(wide, {"key": "identifier"})
     assert codec.layout == plain.layout
     assert wide_table.num.tobytes() == table.num.tobytes()
     assert wide_table.cat.tobytes() == table.cat.tobytes()
     assert wide_table.observed.tobytes() == table.observed.tobytes()
     arrays = random_arrays(plain, 40, seed)
     expected = plain.decode(*arrays, np.random.default_rng(seed))
-    found = codec.decode(*arrays, np.random.default_rng(seed))
-    pd.testing.assert_frame_equal(found[frame.columns.tolist()], expected)
+    rows = codec.decode(*arrays, np.random.default_rng(seed))
+    pd.testing.assert_frame_equal(rows[frame.columns.tolist()], expected)
 
 
 @LAW
 @given(st.data())
 def test_schemas_survive_json_and_toml(tmp_path_factory, data):
     frame = data.draw(frames())
-    schema = infer_schema(frame, data.draw(told(frame)))
+    schema = infer_schema(frame, data.draw(overrides(frame)))
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
     path = tmp_path_factory.mktemp("schema") / "schema.toml"
     schema.to_toml(path)
@@ -196,12 +195,12 @@ def test_schemas_survive_json_and_toml(tmp_path_factory, data):
     assert infer_schema(frame, schema) == schema
 
 
-def test_draws_among_rare_levels_do_not_depend_on_other_columns():
+def test_samples_of_rare_levels_do_not_depend_on_other_columns():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"town": [f"t{i}" for i in rng.integers(0, 150, 2000)]})
     more = frame.assign(same=1, place=frame["town"].to_numpy()[::-1])
     narrow, wide = encoded(frame)[0], encoded(more)[0]
-    assert narrow.schema["town"].folded
+    assert narrow.schema["town"].rare_levels
     rare = np.full((500, 2), 100)
     num = np.zeros((500, 0))
     one = narrow.decode(num, rare[:, :1], np.random.default_rng(7))

@@ -10,7 +10,7 @@ from augmask.errors import UsageError
 from augmask.missing.describe import describe
 
 
-def test_counts_by_hand():
+def test_a_small_example():
     frame = pd.DataFrame(
         {
             "a": [1.0, None, None, 4.0],
@@ -32,12 +32,12 @@ def test_counts_by_hand():
     assert facts.co_missing.loc["a", "b"] == pytest.approx(1)
     # phi of (1100 against 0001): (0*1 - 2*1) / sqrt(2*2*3*1)
     assert facts.co_missing.loc["a", "when"] == pytest.approx(-2 / np.sqrt(12))
-    again = json.loads(json.dumps(facts.to_dict(), allow_nan=False))
-    assert again["patterns"][0] == {"missing": ["a", "b", "empty"], "rows": 2}
-    assert again["column_rates"]["when"] == 0.25
+    stored = json.loads(json.dumps(facts.to_dict(), allow_nan=False))
+    assert stored["patterns"][0] == {"missing": ["a", "b", "empty"], "rows": 2}
+    assert stored["column_rates"]["when"] == 0.25
 
 
-def test_declared_codes_count_as_holes():
+def test_declared_missing_codes_count():
     frame = pd.DataFrame({"a": [-999, 2], "b": [1, 2]})
     assert describe(frame).rate == 0
     facts = describe(frame, frame == -999)
@@ -47,21 +47,21 @@ def test_declared_codes_count_as_holes():
         describe(frame, frame[["a"]] == -999)
 
 
-def test_only_the_ten_most_frequent_patterns_but_all_are_counted():
+def test_ten_patterns_are_listed_and_all_are_counted():
     rng = np.random.default_rng(0)
-    holes = pd.DataFrame(rng.random((500, 9)) < 0.3)
-    facts = describe(holes.astype(float), holes)
-    counts = holes.value_counts()
+    missing_cells = pd.DataFrame(rng.random((500, 9)) < 0.3)
+    facts = describe(missing_cells.astype(float), missing_cells)
+    counts = missing_cells.value_counts()
     assert facts.n_patterns == len(counts)
     assert [count for _, count in facts.patterns] == counts.head(10).tolist()
-    # More than eight columns: the pattern's names survive the packing.
+    # More than eight columns, so that bits are packed into two bytes.
     for missing, count in facts.patterns:
-        same = (holes == holes.columns.isin(missing)).all(axis=1)
+        same = (missing_cells == missing_cells.columns.isin(missing)).all(axis=1)
         assert same.sum() == count
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0), (0, 0), (1, 1), (5, 2)])
-def test_tables_without_holes(shape):
+def test_complete_tables(shape):
     facts = describe(pd.DataFrame(np.ones(shape)))
     assert facts.rate == 0
     assert facts.complete_rows == shape[0]
@@ -70,6 +70,6 @@ def test_tables_without_holes(shape):
     assert sum(count for _, count in facts.patterns) == shape[0]
 
 
-def test_a_single_column_with_holes():
+def test_a_single_incomplete_column():
     facts = describe(pd.DataFrame({"a": [1.0, None], "b": [1, 2]}))
     assert facts.co_missing.to_numpy().tolist() == [[1.0]]

@@ -8,7 +8,7 @@ from augmask.errors import UsageError
 from augmask.missing.simulate import ampute, as_numbers, draw_mask
 
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9)
-EVERY_RULE = [
+EVERY_MECHANISM = [
     ("mcar", "equal"),
     ("mar", "equal"),
     ("mar", "diffputer"),
@@ -68,7 +68,7 @@ def test_every_column_loses_the_target_share(mechanism, d, ratio):
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7])
-def test_diffputer_rule_keeps_some_columns_and_lifts_the_rest(ratio):
+def test_diffputer_keeps_some_columns_complete_and_hides_more_of_the_rest(ratio):
     d, share = 20, 0.3 if ratio <= 0.3 else 0.1
     rng = np.random.default_rng(3)
     observed = draw_mask(correlated(20_000, d), "mar", ratio, rng, mar="diffputer")
@@ -81,9 +81,9 @@ def test_diffputer_rule_keeps_some_columns_and_lifts_the_rest(ratio):
     ("mar", "ratio"),
     [("equal", 0.3), ("equal", 0.9), ("diffputer", 0.3), ("diffputer", 0.7)],
 )
-def test_mar_does_not_see_what_it_hides(mar, ratio):
-    # Other values under the holes and the same randomness: the same mask. Hence the
-    # chance of a mask is a function of the cells that it shows, which is MAR.
+def test_a_mar_mask_does_not_depend_on_hidden_values(mar, ratio):
+    # Other values in hidden cells and the same randomness give the same mask, so its
+    # probability is a function of the observed cells, which is MAR.
     values = correlated(3000, 12)
     observed = draw_mask(values, "mar", ratio, np.random.default_rng(1), mar)
     other = np.where(observed, values, correlated(3000, 12, seed=9) ** 2)
@@ -91,7 +91,7 @@ def test_mar_does_not_see_what_it_hides(mar, ratio):
     np.testing.assert_array_equal(again, observed)
 
 
-def test_mar_sees_what_it_shows():
+def test_a_mar_mask_depends_on_observed_values():
     values = correlated(3000, 12)
     observed = draw_mask(values, "mar", 0.3, np.random.default_rng(1))
     other = np.where(observed, values[::-1], values)
@@ -99,7 +99,7 @@ def test_mar_sees_what_it_shows():
     assert (again != observed).mean() > 0.05
 
 
-def test_mnar_sees_what_it_hides():
+def test_an_mnar_mask_depends_on_hidden_values():
     values = correlated(3000, 12)
     observed = draw_mask(values, "mnar", 0.3, np.random.default_rng(1))
     other = np.where(observed, values, correlated(3000, 12, seed=9) ** 2)
@@ -108,58 +108,61 @@ def test_mnar_sees_what_it_hides():
 
 
 def largest_gap(mechanism: str) -> float:
-    """Distance between hidden and shown means, in standard errors, largest column."""
+    """Largest distance of hidden and observed means, in standard errors."""
     n = 20_000
     rng = np.random.default_rng(2)
     values = 0.8 * rng.standard_normal((n, 1)) + 0.6 * rng.standard_normal((n, 10))
-    shown = draw_mask(values, mechanism, 0.5, rng)
-    gaps = [values[~s, j].mean() - values[s, j].mean() for j, s in enumerate(shown.T)]
+    observed = draw_mask(values, mechanism, 0.5, rng)
+    gaps = [
+        values[~s, j].mean() - values[s, j].mean() for j, s in enumerate(observed.T)
+    ]
     return float(np.abs(gaps).max() * np.sqrt(n / 4))
 
 
-def test_hidden_values_differ_from_shown_ones_only_if_not_mcar():
+def test_hidden_values_differ_from_observed_ones_unless_mcar():
     assert largest_gap("mcar") < 4
     assert largest_gap("mar") > 10
     assert largest_gap("mnar") > 10
 
 
-@pytest.mark.parametrize(("mechanism", "mar"), EVERY_RULE)
-def test_same_seed_same_holes_and_input_untouched(mechanism, mar):
+@pytest.mark.parametrize(("mechanism", "mar"), EVERY_MECHANISM)
+def test_the_seed_decides_and_the_input_is_untouched(mechanism, mar):
     frame = mixed()
     before = frame.copy(deep=True)
-    first = ampute(frame, mechanism, 0.3, seed=5, mar=mar)
-    pd.testing.assert_frame_equal(ampute(frame, mechanism, 0.3, 5, mar=mar), first)
+    first = ampute(frame, mechanism=mechanism, ratio=0.3, seed=5, mar=mar)
+    again = ampute(frame, mechanism=mechanism, ratio=0.3, seed=5, mar=mar)
+    pd.testing.assert_frame_equal(again, first)
     pd.testing.assert_frame_equal(frame, before)
-    other = ampute(frame, mechanism, 0.3, seed=6, mar=mar)
+    other = ampute(frame, mechanism=mechanism, ratio=0.3, seed=6, mar=mar)
     assert (other.isna() != first.isna()).to_numpy().any()
     # A write to the result must not reach the input either.
-    untouched = ampute(frame, mechanism, 0.0, mar=mar)
+    untouched = ampute(frame, mechanism=mechanism, ratio=0.0, mar=mar)
     pd.testing.assert_frame_equal(untouched, before)
     untouched.iloc[0, 0] = 99
     pd.testing.assert_frame_equal(frame, before)
 
 
-@pytest.mark.parametrize(("mechanism", "mar"), EVERY_RULE)
-def test_shown_cells_keep_their_values_and_columns_a_fitting_dtype(mechanism, mar):
+@pytest.mark.parametrize(("mechanism", "mar"), EVERY_MECHANISM)
+def test_observed_cells_keep_their_values_and_columns_a_fitting_dtype(mechanism, mar):
     frame = mixed()
-    holed = ampute(frame, mechanism, 0.3, mar=mar)
-    assert list(holed) == list(frame)
-    assert holed.index.equals(frame.index)
+    incomplete = ampute(frame, mechanism=mechanism, ratio=0.3, mar=mar)
+    assert list(incomplete) == list(frame)
+    assert incomplete.index.equals(frame.index)
     changed = {"count": "float64", "yes": "object"}
     for name in frame:
-        shown = holed[name].notna()
-        if shown.all():  # a deciding column
+        observed = incomplete[name].notna()
+        if observed.all():  # a deciding column
             assert mar == "diffputer"
             continue
-        assert holed[name].dtype == changed.get(name, frame[name].dtype)
-        assert holed[name][shown].tolist() == frame[name][shown].tolist()
+        assert incomplete[name].dtype == changed.get(name, frame[name].dtype)
+        assert incomplete[name][observed].tolist() == frame[name][observed].tolist()
 
 
-def test_existing_holes_stay_and_decide_nothing():
+def test_existing_missing_values_stay_and_decide_nothing():
     frame = mixed().mask(np.random.default_rng(0).random((60, 13)) < 0.2)
-    holed = ampute(frame, "mar", 0.4)
-    assert holed.isna().to_numpy()[frame.isna().to_numpy()].all()
-    assert holed.isna().to_numpy().sum() > frame.isna().to_numpy().sum()
+    incomplete = ampute(frame, mechanism="mar", ratio=0.4)
+    assert incomplete.isna().to_numpy()[frame.isna().to_numpy()].all()
+    assert incomplete.isna().to_numpy().sum() > frame.isna().to_numpy().sum()
     values = correlated(500, 6)
     values[3] = np.inf
     values[:, 2] = np.nan
@@ -171,19 +174,21 @@ def test_existing_holes_stay_and_decide_nothing():
 
 def test_frames_keep_index_and_names_of_any_type():
     frame = pd.DataFrame(np.ones((40, 3)), index=[9, 1] * 20, columns=["a", 5, "b"])
-    holed = ampute(frame, "mar", 0.3)
-    assert holed.columns.equals(frame.columns)
-    assert holed.index.equals(frame.index)
-    assert holed.isna().any().all()
+    incomplete = ampute(frame, mechanism="mar", ratio=0.3)
+    assert incomplete.columns.equals(frame.columns)
+    assert incomplete.index.equals(frame.index)
+    assert incomplete.isna().any().all()
 
 
-def test_other_kinds_of_table(tmp_path):
+def test_polars_frames_and_files(tmp_path):
     polars = pytest.importorskip("polars")
     frame = mixed()[["count", "amount", "town"]]
     frame.to_csv(tmp_path / "table.csv", index=False)
-    holes = ampute(frame, "mar", 0.3).isna()
+    missing = ampute(frame, mechanism="mar", ratio=0.3).isna()
     for source in (polars.from_pandas(frame), tmp_path / "table.csv"):
-        pd.testing.assert_frame_equal(ampute(source, "mar", 0.3).isna(), holes)
+        pd.testing.assert_frame_equal(
+            ampute(source, mechanism="mar", ratio=0.3).isna(), missing
+        )
 
 
 def test_levels_count_by_rank_among_those_that_occur():
@@ -204,13 +209,13 @@ def test_arrow_dtypes():
     frame = mixed()[["count", "yes", "town", "when", "took"]]
     arrow = frame.convert_dtypes(dtype_backend="pyarrow")
     np.testing.assert_allclose(as_numbers(arrow), as_numbers(frame))
-    assert ampute(arrow, "mar", 0.3).dtypes.equals(arrow.dtypes)
+    assert ampute(arrow, mechanism="mar", ratio=0.3).dtypes.equals(arrow.dtypes)
 
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("mechanism", ["mcar", "mar", "mnar"])
 def test_tiny_tables(mechanism, n):
-    assert ampute(mixed().head(n), mechanism, 0.3).shape == (n, 13)
+    assert ampute(mixed().head(n), mechanism=mechanism, ratio=0.3).shape == (n, 13)
     empty = draw_mask(np.empty((0, 4)), mechanism, 0.3, np.random.default_rng(0))
     assert empty.shape == (0, 4)
 
@@ -223,9 +228,9 @@ def test_ratio_must_be_a_share(ratio):
 
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(UsageError, match="did you mean 'mcar'"):
-        ampute(mixed(), "MCAR")
+        ampute(mixed(), mechanism="MCAR")
     with pytest.raises(UsageError, match="did you mean 'diffputer'"):
-        ampute(mixed(), "mar", mar="diffputter")
+        ampute(mixed(), mechanism="mar", mar="diffputter")
 
 
 @pytest.mark.parametrize(
@@ -238,6 +243,6 @@ def test_unknown_names_get_a_suggestion():
         (12, {"mechanism": "mar", "ratio": 0.9, "mar": "diffputer"}, "use mar='equal'"),
     ],
 )
-def test_out_of_reach(columns, settings, message):
+def test_unreachable_ratios_are_refused(columns, settings, message):
     with pytest.raises(UsageError, match=message):
         ampute(mixed().iloc[:, :columns], **settings)

@@ -1,4 +1,4 @@
-"""Scores of small tables, made without waiting for trees to grow."""
+"""Scores of small tables without the slow metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.evaluation.scores import Entry, Scores
+from augmask.evaluation.results import Entry, Scores
 from augmask.table.infer import infer_schema
 
 MakeScores = Callable[..., Scores]
@@ -20,7 +20,7 @@ def entry(value: float, title: str = "Shape") -> Entry:
 
 @pytest.fixture
 def make_scores() -> MakeScores:
-    """Return a maker of `Scores` as `evaluate` gives them, less the slow metrics."""
+    """Return a function that makes `Scores` like `evaluate`, without slow metrics."""
 
     def make(real: pd.DataFrame, synthetic: pd.DataFrame, **parts: object) -> Scores:
         schema = infer_schema(real)
@@ -28,20 +28,20 @@ def make_scores() -> MakeScores:
         numeric = [c.name for c in schema if c.kind in kinds]
         categorical = [c.name for c in schema if c.kind in ("category", "boolean")]
         names = [*numeric, *categorical]
-        shown = {"real": real[names], "synthetic": synthetic[names]}
+        tables = {"real": real[names], "synthetic": synthetic[names]}
         complete = not real[names].isna().any(axis=None)
         if not complete:
-            shown["remasked"] = synthetic[names].mask(real[names].isna().to_numpy())
-        scored = np.linspace(0.9, 0.5, len(names))
+            tables["remasked"] = synthetic[names].mask(real[names].isna().to_numpy())
+        values = np.linspace(0.9, 0.5, len(names))
         return Scores(
             {"shape": entry(0.97), "trend": entry(0.7, "Trend")},
-            {"columns": pd.DataFrame({"column": names, "score": scored})},
+            {"columns": pd.DataFrame({"column": names, "score": values})},
             {
                 "columns": {"numeric": numeric, "categorical": categorical},
                 "complete": complete,
                 "seed": 0,
             },
-            {**shown, "schema": schema, **parts},
+            {**tables, "schema": schema, **parts},
         )
 
     return make

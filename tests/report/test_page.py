@@ -20,11 +20,11 @@ from augmask.table.infer import infer_schema
 
 ALWAYS = ["verdict", "columns", "privacy", "schema", "limits"]
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-# Names of things, which no browser fetches.
+# Identifiers, which no browser fetches.
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
 
 
-def mixed(n: int = 300, seed: int = 0, holes: float = 0.0) -> pd.DataFrame:
+def mixed(n: int = 300, seed: int = 0, missing: float = 0.0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=n)
     frame = pd.DataFrame(
@@ -37,11 +37,11 @@ def mixed(n: int = 300, seed: int = 0, holes: float = 0.0) -> pd.DataFrame:
             "flag": rng.random(n) < 0.3,
         }
     )
-    return frame.mask(rng.random(frame.shape) < holes) if holes else frame
+    return frame.mask(rng.random(frame.shape) < missing) if missing else frame
 
 
 class Ids(HTMLParser):
-    """Collects the sections of a page, and whatever has an address."""
+    """Collects the sections, ids, links and images of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -53,23 +53,23 @@ class Ids(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        found = dict(attrs)
-        if "id" in found:
-            self.ids.append(found["id"])
+        values = dict(attrs)
+        if "id" in values:
+            self.ids.append(values["id"])
         if tag == "section":
-            self.sections.append(found["id"])
+            self.sections.append(values["id"])
         if tag == "svg":
             self.images += 1
-            self.named += bool(found.get("aria-label"))
-        self.links += [v for k, v in found.items() if k in ("href", "src", "action")]
+            self.named += bool(values.get("aria-label"))
+        self.links += [v for k, v in values.items() if k in ("href", "src", "action")]
 
 
 def page_of(scores, tmp_path, model=None) -> str:
     return write_report(tmp_path / "p.html", scores, model).read_text("utf-8")
 
 
-def check_alone(text: str) -> Ids:
-    """Check that a page needs nothing but itself and hangs together."""
+def check_self_contained(text: str) -> Ids:
+    """Check that a page loads nothing, and that its ids, links and images are sound."""
     page = Ids(text)
     assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= NAMESPACES
     assert not re.findall(r"@import|url\((?!#)", text)
@@ -81,12 +81,14 @@ def check_alone(text: str) -> Ids:
     return page
 
 
-@pytest.mark.parametrize("holes", [0.0, 0.2])
-def test_a_page_of_a_whole_evaluation(holes, tmp_path):
-    real, test = mixed(300, 0, holes), mixed(300, 1, holes)
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_a_full_evaluation_has_all_sections_in_order(missing, tmp_path):
+    real, test = mixed(300, 0, missing), mixed(300, 1, missing)
     synthetic = mixed(300, 2)
-    target = None if holes else "word"
-    scores = evaluate(real, synthetic, test, target, fill="ecdf", n_jobs=1)
+    target = None if missing else "word"
+    scores = evaluate(
+        real, synthetic, test=test, target=target, augmenter="ecdf", n_jobs=1
+    )
 
     class Fitted:
         history_ = pd.DataFrame({"step": [1.0, 2.0], "loss": [2.0, 1.0]})
@@ -94,35 +96,35 @@ def test_a_page_of_a_whole_evaluation(holes, tmp_path):
         settings_ = type("Settings", (), {"steps": 2})()
 
     text = page_of(scores, tmp_path, Fitted())
-    expected = ["missing", "together", "heldout"] if holes else ["utility"]
-    page = check_alone(text)
+    expected = ["missing", "together", "heldout"] if missing else ["utility"]
+    page = check_self_contained(text)
     assert set(page.sections) == {
-        *(*ALWAYS, *expected, "pairs", "map", "detect", "training")
+        *(*ALWAYS, *expected, "pairs", "map", "detection", "training")
     }
     order = ["verdict", "missing", "together", "columns", "pairs", "heldout", "map"]
-    order += ["detect", "utility", "privacy", "training", "schema", "limits"]
+    order += ["detection", "utility", "privacy", "training", "schema", "limits"]
     assert page.sections == [name for name in order if name in page.sections]
-    # five, or the four that apply, and the two that see the worst
-    assert text.count('<article class="card verdict">') == (6 if holes else 7)
-    assert ("re-masked" in text) == bool(holes)
-    assert ("(MAR)" in text) == bool(holes)
+    # The paper's five metrics, or the four that apply, and two more.
+    assert text.count('<article class="card verdict">') == (6 if missing else 7)
+    assert ("re-masked" in text) == bool(missing)
+    assert ("(MAR, " in text) == bool(missing)
     # Same scores, same bytes.
     assert text == page_of(scores, tmp_path, Fitted())
 
 
-@pytest.mark.parametrize("holes", [0.0, 0.3])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
 @pytest.mark.parametrize(
     "names", [["x", "count"], ["word", "flag"], ["x"], ["word"], ["when"]]
 )
-def test_every_mix_of_columns_has_a_page(names, holes, make_scores, tmp_path):
-    scores = make_scores(mixed(200, 0, holes)[names], mixed(200, 1)[names])
-    page = check_alone(page_of(scores, tmp_path))
+def test_every_mix_of_columns_has_a_page(names, missing, make_scores, tmp_path):
+    scores = make_scores(mixed(200, 0, missing)[names], mixed(200, 1)[names])
+    page = check_self_contained(page_of(scores, tmp_path))
     assert set(page.sections) >= set(ALWAYS)
     assert ("pairs" in page.sections) == (len(names) > 1)
-    assert ("missing" in page.sections) == bool(holes)
+    assert ("missing" in page.sections) == bool(missing)
 
 
-def test_odd_names_and_levels_are_only_text(make_scores, tmp_path):
+def test_odd_names_and_levels_are_escaped(make_scores, tmp_path):
     real = mixed(200, 0, 0.1)
     odd = [
         "<script>alert('x')</script>",
@@ -134,7 +136,7 @@ def test_odd_names_and_levels_are_only_text(make_scores, tmp_path):
     real.columns = odd
     real[odd[3]] = np.where(real[odd[0]] > 0, "<b>bold</b>", "\"'`&<!--")
     text = page_of(make_scores(real, real.ffill().bfill()), tmp_path)
-    check_alone(text)
+    check_self_contained(text)
     assert "<script>alert" not in text
     assert "<b>bold" not in text
     assert "&lt;b&gt;bold" in text
@@ -143,14 +145,14 @@ def test_odd_names_and_levels_are_only_text(make_scores, tmp_path):
 
 
 class Copies:
-    """A model that fills holes with what stands in real rows, and nothing else."""
+    """A model that imputes with values of real rows."""
 
     history_ = None
 
     def __init__(self, real: pd.DataFrame) -> None:
         self.schema_, self.real = infer_schema(real), real
 
-    def impute(self, rows, draws, seed, _progress):
+    def impute(self, rows, n_draws, seed, **_):
         rng = np.random.default_rng(seed)
         return [
             pd.DataFrame(
@@ -165,37 +167,37 @@ class Copies:
                     for name in rows
                 }
             )
-            for _ in range(draws)
+            for _ in range(n_draws)
         ]
 
 
-def test_a_model_shows_how_it_fills_holes(make_scores, tmp_path):
+def test_a_model_shows_how_it_imputes(make_scores, tmp_path):
     real = mixed(400, 0, 0.2)
     scores = make_scores(real, mixed(400, 1))
     text = page_of(scores, tmp_path, Copies(real))
-    assert "filling" in check_alone(text).sections
-    assert "filling" not in check_alone(page_of(scores, tmp_path)).sections
-    assert "The model has learned from these very cells" in text
+    assert "imputation" in check_self_contained(text).sections
+    assert "imputation" not in check_self_contained(page_of(scores, tmp_path)).sections
+    assert "The model was trained on these very values" in text
     assert text == page_of(scores, tmp_path, Copies(real))
     test = mixed(400, 2)
     beside = page_of(
         make_scores(real, mixed(400, 1), test=test), tmp_path, Copies(real)
     )
-    assert "They are test rows, from which the model has not learned; each" in beside
-    assert "these very cells" not in beside
+    assert "These are test rows, which the model has not seen; each" in beside
+    assert "these very values" not in beside
 
 
-def test_a_model_that_cannot_fill_says_why(make_scores, tmp_path):
+def test_a_model_that_cannot_impute_says_why(make_scores, tmp_path):
     real = mixed(400, 0, 0.2)
 
     class Refuses(Copies):
-        def impute(self, *_):
-            raise UsageError("a backbone needs the method <way> to fill cells")
+        def impute(self, *_, **__):
+            raise UsageError("a backbone needs the method <sampler> to impute")
 
     text = page_of(make_scores(real, mixed(400, 1)), tmp_path, Refuses(real))
-    check_alone(text)
+    check_self_contained(text)
     assert (
-        "Not measured: a backbone needs the method &lt;way&gt; to fill cells." in text
+        "Not measured: a backbone needs the method &lt;sampler&gt; to impute." in text
     )
 
 
@@ -210,11 +212,18 @@ def test_nothing_that_only_a_few_rows_have_is_on_the_page(tmp_path):
     real.loc[9, "when"] = pd.Timestamp("1931-07-19")
     real["few"] = pd.Series([41.77, 43.91, 47.13], dtype="float64")
     real["site"] = "Only-Place"
-    # A generator that repeats what it saw: the page must not.
+    # The generator repeats real values; the page must not.
     synthetic = independent(real, rng)
-    scores = evaluate(real, synthetic, mixed_like(real), "name", fill=None, n_jobs=1)
+    scores = evaluate(
+        real,
+        synthetic,
+        test=complete_like(real),
+        target="name",
+        augmenter=None,
+        n_jobs=1,
+    )
     text = page_of(scores, tmp_path, Copies(real))
-    assert 'id="filling"' in text
+    assert 'id="imputation"' in text
     for secret in (
         *("Xerxes", "Quillfeather", "KEY-0", "Only-Place"),
         *("98765", "98.77k", "4567", "−45", "1931", "41.77", "43.91", "47.13"),
@@ -223,8 +232,8 @@ def test_nothing_that_only_a_few_rows_have_is_on_the_page(tmp_path):
     assert "Ann" in text
 
 
-def mixed_like(real: pd.DataFrame) -> pd.DataFrame:
-    """Return test rows without holes and with the columns of `real`."""
+def complete_like(real: pd.DataFrame) -> pd.DataFrame:
+    """Return complete test rows with the columns of `real`."""
     rows = real.copy()
     for name in real.columns:
         rows[name] = real[name].ffill().bfill()
@@ -243,31 +252,32 @@ def test_fifty_five_columns_stay_under_a_megabyte(make_scores, tmp_path):
             for j in range(d)
         }
     )
-    holed = wide.mask(rng.random((n, d)) < 0.15)
-    path = write_report(tmp_path / "p.html", make_scores(holed, wide), Copies(holed))
+    real = wide.mask(rng.random((n, d)) < 0.15)
+    path = write_report(tmp_path / "p.html", make_scores(real, wide), Copies(real))
     assert path.stat().st_size < 1_000_000
-    check_alone(path.read_text("utf-8"))
+    check_self_contained(path.read_text("utf-8"))
 
 
-def test_the_worst_columns_come_first_and_the_rest_is_folded(make_scores, tmp_path):
+def test_the_worst_columns_come_first_and_others_are_folded(make_scores, tmp_path):
     rng = np.random.default_rng(0)
     names = [f"c{j:02d}" for j in range(15)]
     real = pd.DataFrame(rng.normal(size=(60, 15)), columns=names)
     text = page_of(make_scores(real, real), tmp_path)
-    shown = re.findall(r"<strong>(c\d\d)</strong>", text)
-    # the scores of the fixture fall along the columns
-    assert shown == names[::-1]
-    assert text.index("<strong>c03</strong>") < text.index("3 more, which agree better")
-    assert text.index("<strong>c02</strong>") > text.index("3 more, which agree better")
+    listed = re.findall(r"<strong>(c\d\d)</strong>", text)
+    # The fixture scores later columns lower.
+    assert listed == names[::-1]
+    fold = text.index("3 more, with better agreement")
+    assert text.index("<strong>c03</strong>") < fold
+    assert text.index("<strong>c02</strong>") > fold
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 @pytest.mark.parametrize("width", [1280, 500])
-def test_a_browser_finds_no_fault(width, make_scores, tmp_path):
+def test_a_browser_reports_no_error_and_no_overflow(width, make_scores, tmp_path):
     scores = make_scores(mixed(300, 0, 0.2), mixed(300, 1))
     path = write_report(tmp_path / "p.html", scores, Copies(mixed(300, 0, 0.2)))
-    # The page reports how wide it is. Its own policy forbids every request and every
-    # script but its own, so the probe's hash is let in beside it.
+    # A probe reports the width of the page; its hash is added to the policy, which
+    # forbids every other script.
     script = "document.title = 'wide ' + document.body.scrollWidth"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = path.read_text("utf-8")
@@ -290,23 +300,25 @@ def test_a_browser_finds_no_fault(width, make_scores, tmp_path):
     assert run.stdout.count('<th class="n"><button type="button">') > 0
 
 
-def test_complete_test_rows_are_named_as_the_truth(tmp_path):
+def test_the_page_says_what_complete_rows_there_are(tmp_path):
     real, test, synthetic = mixed(300, 0, 0.2), mixed(300, 1), mixed(300, 2)
-    alone = evaluate(real, synthetic, fill="ecdf", n_jobs=1)
+    alone = evaluate(real, synthetic, augmenter="ecdf", n_jobs=1)
     text = page_of(alone, tmp_path)
-    assert "no complete truth to compare with" in text
-    assert "by the fill rule ecdf" in text
-    beside = evaluate(real, synthetic, test, "word", fill=None, n_jobs=1)
+    assert "no complete real rows to compare with" in text
+    assert "The augmenter ecdf fills missing values" in text
+    beside = evaluate(
+        real, synthetic, test=test, target="word", augmenter=None, n_jobs=1
+    )
     text = page_of(beside, tmp_path)
-    assert "no complete truth" not in text
-    assert "The only complete truth is the test rows" in text
+    assert "no complete real rows to compare with" not in text
+    assert "The only complete real rows are the test rows" in text
     assert "Synthetic rows against the complete test rows." in text
-    assert "Training rows against test rows, on observed cells." in text
-    assert "of the skill is kept" not in text
+    assert "Training rows against test rows, on observed values." in text
+    assert "of the skill is retained" not in text
     assert "from real, filled" in text
 
 
-def test_rows_in_both_tables_are_named_beside_privacy(tmp_path):
+def test_rows_in_both_tables_are_mentioned_under_privacy(tmp_path):
     real = mixed(400, 0)
     scores = evaluate(real, real.sample(frac=1, random_state=0), n_jobs=1)
     assert scores["c2st_auc"] < 0.3
@@ -317,33 +329,35 @@ def test_rows_in_both_tables_are_named_beside_privacy(tmp_path):
     assert "Look for copies" not in fresh
 
 
-def test_the_value_of_a_constant_column_is_not_named_whatever_it_was_declared(tmp_path):
+def test_the_value_of_a_constant_column_is_not_named_whatever_its_kind(
+    tmp_path,
+):
     real = mixed(60).assign(same=np.where(np.arange(60) < 3, "Zaphod", None))
     tables = (real, mixed(60, 1).assign(same="Zaphod"))
     for schema in (None, {"same": {"kind": "category"}}):
-        scores = evaluate(*tables, schema=schema, fill=None, n_jobs=1)
+        scores = evaluate(*tables, schema=schema, augmenter=None, n_jobs=1)
         assert "Zaphod" not in page_of(scores, tmp_path)
 
 
-def test_a_share_does_not_say_how_few_rows_it_is(make_scores, tmp_path):
+def test_a_share_does_not_reveal_a_small_count(make_scores, tmp_path):
     real = mixed(40)
     real.loc[:1, "x"] = np.nan
     real.loc[:9, "word"] = None
     text = page_of(make_scores(real, mixed(40, 1)), tmp_path)
     assert "5.0 %" not in text
-    assert "under 12 % holes" in text
+    assert "under 12 % missing" in text
     assert "&lt;12%" in text
-    assert "25 % holes" in text
+    assert "25 % missing" in text
 
 
-def test_only_the_page_s_own_script_may_run(make_scores, tmp_path):
+def test_the_policy_allows_only_the_script_of_the_page(make_scores, tmp_path):
     real = mixed()
     text = page_of(make_scores(real, mixed(seed=1)), tmp_path)
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules["script-src"] == f"'sha256-{digest}'"
-    assert rules["default-src"] == "'none'"
-    assert rules["base-uri"] == "'none'"
-    assert rules["form-action"] == "'none'"
+    directives = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert directives["script-src"] == f"'sha256-{digest}'"
+    assert directives["default-src"] == "'none'"
+    assert directives["base-uri"] == "'none'"
+    assert directives["form-action"] == "'none'"

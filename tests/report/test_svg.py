@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
-from augmask.report.counts import Bars, Histogram
-from augmask.report.plots_columns import bars_figure, histogram_figure
+from augmask.report.aggregates import Bars, Histogram
+from augmask.report.plots import bars_figure, histogram_figure
 from augmask.report.svg import REAL, VARIABLES, svg
 
 LABELS = ("$x_1$", "<script>alert(1)</script>", 'a "quote" & more', "🦊", "naïve")
@@ -34,7 +34,7 @@ def test_colours_are_left_to_the_page():
         assert f"var(--{name})" in text
 
 
-def test_ids_are_its_own_and_all_references_lead_somewhere():
+def test_ids_are_prefixed_and_all_references_resolve():
     figure = Figure(figsize=(2, 2))
     figure.subplots().plot([0, 1, 0], marker="o", color=REAL)
     text = svg(figure, "", "p3")
@@ -61,8 +61,8 @@ def test_images_fill_their_axes():
 
 def test_the_same_figure_gives_the_same_short_text_and_no_setting_changes():
     before = rcParams["svg.fonttype"]
-    found = Histogram(np.arange(37.0), {"real": np.full(36, 1 / 36)}, False)
-    first, second = (svg(histogram_figure(found), "h", "p1") for _ in range(2))
+    column = Histogram(np.arange(37.0), {"real": np.full(36, 1 / 36)})
+    first, second = (svg(histogram_figure(column), "h", "p1") for _ in range(2))
     assert first == second
     assert len(first) < 3_500
     assert rcParams["svg.fonttype"] == before

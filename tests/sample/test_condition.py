@@ -1,4 +1,4 @@
-"""Conditions meet a source whose conditional laws are known exactly."""
+"""Conditional sampling from a generator whose conditional distributions are known."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from scipy import stats
 from augmask.config import Settings
 from augmask.errors import ConditionError
 from augmask.rng import stream
-from augmask.sample.condition import MOST, Demand, satisfying
+from augmask.sample.condition import MAX_SEARCH, RowFilter, sample_where
 from augmask.sample.constraints import learn_constraints, read_constraints
-from augmask.sample.source import Drawn, Source
-from augmask.table.encode import Codec
+from augmask.sample.row_generator import EncodedRows, RowGenerator
+from augmask.table.codec import Codec
+from augmask.table.conditions import read_where
 from augmask.table.infer import infer_schema
-from augmask.table.where import read_where
 
 
 def world(n, rng, x=None, y=None):
@@ -32,32 +32,32 @@ def world(n, rng, x=None, y=None):
 
 
 def at_town(n, rng, towns):
-    """Rows with given towns, by rejection."""
+    """Rows with known towns, by rejection."""
     rows = world(60 * n + 1000, rng)
-    found = rows.groupby("town", observed=True).indices
-    at = np.array([rng.choice(found[town]) for town in towns])
+    rows_of = rows.groupby("town", observed=True).indices
+    at = np.array([rng.choice(rows_of[town]) for town in towns])
     return rows.iloc[at].reset_index(drop=True)
 
 
-class World(Source):
-    """Draws from the world, given x, y, both, or the town."""
+class World(RowGenerator):
+    """Samples from the world, unconditionally or given x, y, both, or the town."""
 
-    def draw(self, n, name, given=None):
-        self.log.append((n, given is not None))
+    def generate(self, n, name, known=None):
+        self.log.append((n, known is not None))
         rng = stream(self.seed, name)
-        cells = {} if given is None else given.rows.frame[list(given.labels)]
+        cells = {} if known is None else known.rows.frame[list(known.labels)]
         if "town" in cells and "x" in cells:
             frame = world(n, rng, cells["x"].to_numpy()).assign(town=cells["town"])
         elif "town" in cells:
             frame = at_town(n, rng, cells["town"])
         else:
-            known = {name: cells[name].to_numpy() for name in cells}
-            frame = world(n, rng, **known)
+            values = {name: cells[name].to_numpy() for name in cells}
+            frame = world(n, rng, **values)
         frame.insert(0, "id", [f"K{i:06d}" for i in range(n)])
         for name in cells:
             frame[name] = cells[name].to_numpy()
         table = self.codec.encode(frame)
-        return Drawn(table.num, table.cat, frame)
+        return EncodedRows(table.num, table.cat, frame)
 
 
 TRUTH = world(2_000_000, np.random.default_rng(1))
@@ -70,35 +70,36 @@ def codec():
     return Codec.fit(frame, infer_schema(frame))
 
 
-def source(codec, seed=0):
-    made = World(None, codec, Settings(sampling_batch=5000), torch.device("cpu"), seed)
-    object.__setattr__(made, "log", [])
-    return made
+def make_world(codec, seed=0):
+    settings = Settings(sampling_batch=5000)
+    generator = World(None, codec, settings, torch.device("cpu"), seed)
+    object.__setattr__(generator, "log", [])
+    return generator
 
 
-def ask(codec, where, n=3000, constraints=(), seed=0):
-    made = source(codec, seed)
-    wanted = None if where is None else read_where(where, codec.schema)
-    frames = list(satisfying(made, n, Demand(wanted, constraints)))
+def sample(codec, where, n=3000, constraints=(), seed=0):
+    generator = make_world(codec, seed)
+    condition = None if where is None else read_where(where, codec.schema)
+    frames = list(sample_where(generator, n, RowFilter(condition, constraints)))
     rows = pd.concat(frames, ignore_index=True)
     assert len(rows) == n
-    if wanted is not None:
-        assert wanted.holds(rows).all()
-    return rows, frames[-1].attrs["where"], made.log
+    if condition is not None:
+        assert condition.holds(rows).all()
+    return rows, frames[-1].attrs["where"], generator.log
 
 
 def distance(a, b):
-    """Kolmogorov's for numbers, total variation for levels."""
+    """Kolmogorov distance for numbers, total variation for levels."""
     if a.dtype.kind == "f":
         return stats.ks_2samp(a, b).statistic
     shares = [s.value_counts(normalize=True) for s in (a, b)]
     return shares[0].sub(shares[1], fill_value=0).abs().sum() / 2
 
 
-def uncertain(facts):
-    """What the rows that a pilot kept leave uncertain: Kolmogorov's 1 in 200."""
-    kept = max(facts["rate"] * facts["drawn"], 150)
-    return 0.01 + 1.73 / kept**0.5
+def tolerance(report):
+    """The Kolmogorov distance that the accepted rows exceed once in 200 times."""
+    accepted = max(report["rate"] * report["drawn"], 150)
+    return 0.01 + 1.73 / accepted**0.5
 
 
 @pytest.mark.parametrize(
@@ -117,105 +118,103 @@ def uncertain(facts):
         ),
     ],
 )
-def test_rows_have_the_law_of_those_that_satisfy(codec, where, truth):
-    rows, facts, log = ask(codec, where)
+def test_rows_have_the_conditional_distribution(codec, where, truth):
+    rows, report, log = sample(codec, where)
     real = TRUTH[truth(TRUTH)]
-    assert facts["rate"] == pytest.approx(len(real) / len(TRUTH), rel=0.35, abs=2e-4)
+    assert report["rate"] == pytest.approx(len(real) / len(TRUTH), rel=0.35, abs=2e-4)
     for name in real:
-        assert distance(rows[name], real[name]) < uncertain(facts), name
-    if facts["rate"] > 0.03:
-        # work, in rows, against what the plain rows would have taken
+        assert distance(rows[name], real[name]) < tolerance(report), name
+    if report["rate"] > 0.03:
+        # the cost, in rows, is less than twice that of unconditional rows
         assert sum(n for n, _ in log) < 2 * len(rows)
 
 
-def test_numbers_that_are_completed_around_are_new_ones(codec):
-    rows, facts, _ = ask(codec, "x > 1.5")
-    assert facts["completed"] > 1000
+def test_resampled_numbers_are_new(codec):
+    rows, report, _ = sample(codec, "x > 1.5")
+    assert report["completed"] > 1000
     assert rows["x"].duplicated().mean() < 0.1
 
 
-def test_a_given_cell_needs_no_pilot(codec):
-    rows, facts, log = ask(codec, {"town": "Brest"}, n=700)
+def test_an_exact_condition_needs_no_search(codec):
+    rows, report, log = sample(codec, {"town": "Brest"}, n=700)
     assert (rows["town"] == "Brest").all()
     assert log == [(700, True)]
-    assert facts == {"rate": None, "drawn": 700, "completed": 0}
+    assert report == {"rate": None, "drawn": 700, "completed": 0}
     assert distance(rows["x"], TRUTH[TRUTH.town == "Brest"]["x"]) < 0.08
 
 
-def test_a_range_among_rows_with_a_given_cell(codec):
-    rows, facts, log = ask(codec, "town == 'Metz' and x > 0.5")
-    assert all(given for _, given in log)
+def test_a_range_combined_with_an_exact_condition(codec):
+    rows, report, log = sample(codec, "town == 'Metz' and x > 0.5")
+    assert all(known for _, known in log)
     real = TRUTH[(TRUTH.town == "Metz") & (TRUTH.x > 0.5)]
     share = len(real) / (TRUTH.town == "Metz").sum()
-    assert facts["rate"] == pytest.approx(share, rel=0.2)
+    assert report["rate"] == pytest.approx(share, rel=0.2)
     for name in real:
-        assert distance(rows[name], real[name]) < uncertain(facts), name
+        assert distance(rows[name], real[name]) < tolerance(report), name
 
 
-def test_what_has_no_support_ends_after_a_bounded_number_of_rows(codec):
-    made = source(codec)
-    wanted = read_where("x > 2 and y < -2", codec.schema)
+def test_a_search_without_support_is_bounded(codec):
+    generator = make_world(codec)
+    condition = read_where("x > 2 and y < -2", codec.schema)
     with pytest.raises(ConditionError, match=r"none of .* rows satisfied .*widen"):
-        list(satisfying(made, 100, Demand(wanted)))
-    assert sum(n for n, _ in made.log) <= 3 * MOST
+        list(sample_where(generator, 100, RowFilter(condition)))
+    assert sum(n for n, _ in generator.log) <= 3 * MAX_SEARCH
 
 
-def test_a_single_condition_that_no_row_meets(codec):
+def test_a_single_condition_without_support_is_an_error(codec):
     top = codec.schema["z"].high
     with pytest.raises(
         ConditionError, match=r"none of 20,000 rows .* on 'z'.*1 in 20,000"
     ):
-        ask(codec, {"z": (top - 1e-9, top)})
+        sample(codec, {"z": (top - 1e-9, top)})
 
 
-def test_identifiers_go_on_through_the_rows(codec):
-    rows, _, _ = ask(codec, "x > 0.5")
+def test_identifiers_are_unique_across_batches(codec):
+    rows, _, _ = sample(codec, "x > 0.5")
     assert not rows["id"].duplicated().any()
 
 
 def test_the_seed_decides(codec):
-    one, _, _ = ask(codec, "x > 1.5", n=300, seed=3)
-    two, _, _ = ask(codec, "x > 1.5", n=300, seed=3)
-    other, _, _ = ask(codec, "x > 1.5", n=300, seed=4)
+    one, _, _ = sample(codec, "x > 1.5", n=300, seed=3)
+    two, _, _ = sample(codec, "x > 1.5", n=300, seed=3)
+    other, _, _ = sample(codec, "x > 1.5", n=300, seed=4)
     pd.testing.assert_frame_equal(one, two)
     assert not set(one["y"]) & set(other["y"])
 
 
-def rules_of(codec, constraints, keeps):
-    """Return rules learned from a table in which they hold."""
-    frame = TRUTH[keeps(TRUTH)].head(5000).reset_index(drop=True)
+def fit_constraints(codec, constraints, holds):
+    """Return constraints fitted on a table that satisfies them."""
+    frame = TRUTH[holds(TRUTH)].head(5000).reset_index(drop=True)
     frame.insert(0, "id", "K")
     known = np.ones(frame.shape, bool)
     return learn_constraints(read_constraints(constraints, codec.schema), frame, known)
 
 
 @pytest.mark.parametrize("where", [None, "x > 1"])
-def test_an_order_is_kept_by_every_row_and_the_law_is_that_of_rows_that_keep_it(
-    codec, where
-):
-    constraints = rules_of(codec, ["x <= y"], lambda f: f.x <= f.y)
-    rows, facts, _ = ask(codec, where, constraints=constraints)
+def test_rows_under_an_order_have_the_conditional_distribution(codec, where):
+    constraints = fit_constraints(codec, ["x <= y"], lambda f: f.x <= f.y)
+    rows, report, _ = sample(codec, where, constraints=constraints)
     assert (rows["x"] <= rows["y"]).all()
     real = TRUTH[(TRUTH.x <= TRUTH.y) & (TRUTH.x > (1 if where else -9))]
-    assert facts["rate"] == pytest.approx(len(real) / len(TRUTH), rel=0.2)
+    assert report["rate"] == pytest.approx(len(real) / len(TRUTH), rel=0.2)
     for name in real:
-        assert distance(rows[name], real[name]) < uncertain(facts), name
+        assert distance(rows[name], real[name]) < tolerance(report), name
 
 
-def test_a_function_of_ones_own_is_kept_by_every_row(codec):
-    constraints = rules_of(
+def test_rows_under_a_python_constraint_have_the_conditional_distribution(codec):
+    constraints = fit_constraints(
         codec, [lambda f: f["x"] + f["z"] > 0], lambda f: f.x + f.z > 0
     )
-    rows, facts, _ = ask(codec, "x > 0.5", constraints=constraints)
+    rows, report, _ = sample(codec, "x > 0.5", constraints=constraints)
     assert (rows["x"] + rows["z"] > 0).all()
     real = TRUTH[(TRUTH.x > 0.5) & (TRUTH.x + TRUTH.z > 0)]
     for name in real:
-        assert distance(rows[name], real[name]) < uncertain(facts), name
+        assert distance(rows[name], real[name]) < tolerance(report), name
 
 
-def test_a_function_that_hardly_any_row_satisfies_is_an_error(codec):
-    constraints = rules_of(codec, [lambda f: f["x"] > 4], lambda f: f.x > 4)
+def test_a_python_constraint_that_hardly_any_row_satisfies_is_an_error(codec):
+    constraints = fit_constraints(codec, [lambda f: f["x"] > 4], lambda f: f.x > 4)
     with pytest.raises(
-        ConditionError, match=r"\d of .* rows satisfied the rule <lambda>"
+        ConditionError, match=r"only \d of .* rows satisfied the constraint <lambda>"
     ):
-        ask(codec, None, n=100, constraints=constraints)
+        sample(codec, None, n=100, constraints=constraints)

@@ -12,6 +12,7 @@ from augmask.sample.constraints import (
     read_constraints,
     restored_constraints,
     stored_constraints,
+    suggest_constraints,
 )
 from augmask.table.infer import infer_schema
 
@@ -42,14 +43,14 @@ def known(frame=FRAME):
     return frame.notna().to_numpy()
 
 
-def learned(*constraints, frame=FRAME):
+def fit(*constraints, frame=FRAME):
     return learn_constraints(
         read_constraints(list(constraints), SCHEMA), frame, known(frame)
     )
 
 
 def test_an_order_of_dates_and_of_numbers():
-    dates, numbers = learned("start <= end", "low < high")
+    dates, numbers = fit("start <= end", "low < high")
     assert dates.holds(FRAME).all()
     turned = FRAME.assign(start=FRAME["end"], end=FRAME["start"])
     assert (dates.holds(turned) == (FRAME["start"] == FRAME["end"])).all()
@@ -62,8 +63,8 @@ def test_a_chain_names_all_its_columns():
     assert constraint.columns == ("low", "high", "zip")
 
 
-def test_only_combinations_that_were_seen_are_allowed():
-    (constraint,) = learned(["town", "zip", "sea"])
+def test_only_observed_combinations_are_allowed():
+    (constraint,) = fit(["town", "zip", "sea"])
     assert constraint.holds(FRAME).all()
     other = FRAME.assign(town="Pau")
     assert (constraint.holds(other) == (FRAME["town"] == "Pau")).all()
@@ -71,51 +72,53 @@ def test_only_combinations_that_were_seen_are_allowed():
     assert not constraint.holds(never).any()
 
 
-def test_a_rule_is_silent_where_a_cell_is_missing():
-    holed = FRAME.assign(low=99.0, high=np.nan, town="Pau", zip=np.nan)
-    for constraint in learned("low < high", ["town", "zip"]):
-        assert constraint.holds(holed).all()
+def test_a_constraint_allows_rows_with_missing_cells():
+    incomplete = FRAME.assign(low=99.0, high=np.nan, town="Pau", zip=np.nan)
+    for constraint in fit("low < high", ["town", "zip"]):
+        assert constraint.holds(incomplete).all()
 
 
-def test_a_function_sees_the_frame_and_cannot_change_it():
-    def spoils(frame):
+def test_a_function_gets_a_copy_of_the_frame():
+    def modifies(frame):
         frame["low"] = 0.0
         return frame["high"] > 0
 
-    (constraint,) = learned(spoils)
+    (constraint,) = fit(modifies)
     before = FRAME.copy()
     assert constraint.holds(FRAME).all()
     pd.testing.assert_frame_equal(FRAME, before)
-    assert constraint.text == "spoils"
+    assert constraint.text == "modifies"
 
 
-def test_few_broken_rows_are_told_and_many_are_an_error():
+def test_few_violations_are_a_warning_and_many_an_error():
     few = FRAME.copy()
     few.loc[:7, "low"] = 99.0
-    with pytest.warns(AugMaskWarning, match=r"8 of 400 rows break the rule low < high"):
-        learned("low < high", frame=few)
+    with pytest.warns(
+        AugMaskWarning, match="8 of 400 rows violate the constraint low < high"
+    ):
+        fit("low < high", frame=few)
     many = FRAME.copy()
     many.loc[:39, "low"] = 99.0
     with pytest.raises(DataError, match=r"40 of 400 .*10.0%.*at most 5%"):
-        learned("low < high", frame=many)
+        fit("low < high", frame=many)
     hidden = many.assign(low=many["low"].mask(many["low"] == 99.0))
-    assert learned("low < high", frame=hidden)
+    assert fit("low < high", frame=hidden)
 
 
-def test_a_rule_that_no_row_speaks_about_is_told():
+def test_a_constraint_without_complete_rows_is_a_warning():
     with pytest.warns(AugMaskWarning, match="could not be checked"):
-        learned("low < high", frame=FRAME.assign(low=np.nan))
+        fit("low < high", frame=FRAME.assign(low=np.nan))
 
 
-def test_combinations_that_are_all_different_are_refused():
+def test_nearly_unique_combinations_are_refused():
     rng = np.random.default_rng(0)
     frame = FRAME.assign(zip=rng.permutation(400))
     with pytest.raises(DataError, match="nothing but copies"):
-        learned(["town", "zip"], frame=frame)
+        fit(["town", "zip"], frame=frame)
 
 
 @pytest.mark.parametrize(
-    ("rules", "error", "says"),
+    ("constraints", "error", "message"),
     [
         ("start <= ende", ConditionError, "'ende'.*did you mean 'end'"),
         ("low <= key", ConditionError, "'key'.*not learned.*identifier"),
@@ -128,34 +131,78 @@ def test_combinations_that_are_all_different_are_refused():
         ([["town", "town"]], UsageError, "two or more"),
         ([["town", "low"]], UsageError, "'low'.*float"),
         ([["town", "zap"]], ConditionError, "'zap'.*did you mean 'zip'"),
-        ([5], UsageError, "a rule is a text.*got int"),
-        ({"a": "b"}, UsageError, "list, got dict"),
-        (5, UsageError, "list, got int"),
+        ([5], UsageError, "a constraint must be a string.*got int"),
+        ({"a": "b"}, UsageError, "constraints must be a list, got dict"),
+        (5, UsageError, "constraints must be a list, got int"),
     ],
 )
-def test_what_is_no_rule(constraints, error, says):
-    with pytest.raises(error, match=says):
+def test_invalid_constraints_are_refused(constraints, error, message):
+    with pytest.raises(error, match=message):
         read_constraints(constraints, SCHEMA)
 
 
-@pytest.mark.parametrize("answer", [[True], "yes", np.ones((400, 2)), np.ones(400)])
-def test_a_function_must_answer_for_each_row(answer):
-    (constraint,) = read_constraints([lambda _: answer], SCHEMA)
-    with pytest.raises(UsageError, match=r"one True or False for each of the 400 rows"):
+@pytest.mark.parametrize("result", [[True], "yes", np.ones((400, 2)), np.ones(400)])
+def test_a_function_must_return_one_boolean_per_row(result):
+    (constraint,) = read_constraints([lambda _: result], SCHEMA)
+    with pytest.raises(UsageError, match="one boolean for each of the 400 rows"):
         constraint.holds(FRAME)
 
 
-def test_a_file_keeps_rules():
+def test_constraints_survive_storing():
     def own(frame):
         return frame["low"] < 9
 
-    constraints = learned("start <= end", ["town", "zip", "sea"], own)
+    constraints = fit("start <= end", ["town", "zip", "sea"], own)
     facts, arrays = stored_constraints(constraints)
     facts = json.loads(json.dumps(facts))
-    again = restored_constraints(facts, arrays, SCHEMA, [own])
-    spoilt = FRAME.assign(town="Pau", low=10.0, start=FRAME["end"], end=FRAME["start"])
-    for old, new in zip(constraints, again, strict=True):
-        assert (old.holds(spoilt) == new.holds(spoilt)).all()
-        assert not new.holds(spoilt).all()
-    with pytest.raises(ValueError, match="does not fit its levels"):
+    restored = restored_constraints(facts, arrays, SCHEMA, [own])
+    invalid = FRAME.assign(town="Pau", low=10.0, start=FRAME["end"], end=FRAME["start"])
+    for old, new in zip(constraints, restored, strict=True):
+        assert (old.holds(invalid) == new.holds(invalid)).all()
+        assert not new.holds(invalid).all()
+    with pytest.raises(ValueError, match="does not match its levels"):
         restored_constraints(facts, {"1": arrays["1"] + 99}, SCHEMA, [own])
+
+
+ROWS = 1_000
+
+
+def stays(seed=0):
+    rng = np.random.default_rng(seed)
+    start = pd.Timestamp("2020-01-01") + pd.to_timedelta(
+        rng.integers(0, 900, ROWS), unit="D"
+    )
+    return pd.DataFrame(
+        {
+            "in": start,
+            "out day": start + pd.to_timedelta(rng.integers(0, 30, ROWS), unit="D"),
+            "age": rng.integers(0, 100, ROWS),
+            "weight": rng.normal(5_000, 200, ROWS).round(),
+            "low": (low := rng.normal(80, 20, ROWS).round(1)),
+            "high": low + rng.exponential(10, ROWS).round(1),
+        }
+    )
+
+
+def test_orders_that_always_hold_are_suggested_in_the_syntax_of_constraints():
+    frame = stays()
+    schema = infer_schema(frame)
+    suggested = suggest_constraints(frame, schema)
+    assert set(suggested) == {"`in` <= `out day`", "low <= high"}
+    assert all(
+        constraint.holds(frame).all()
+        for constraint in read_constraints(suggested, schema)
+    )
+
+
+def test_one_violation_prevents_a_suggestion_and_missing_values_do_not():
+    frame = stays()
+    frame.loc[5, "high"] = frame.loc[5, "low"] - 1
+    incomplete = frame.mask(np.random.default_rng(1).random(frame.shape) < 0.3)
+    assert not any(
+        "low" in text for text in suggest_constraints(frame, infer_schema(frame))
+    )
+    assert any(
+        "out day" in text
+        for text in suggest_constraints(incomplete, infer_schema(incomplete))
+    )

@@ -1,4 +1,4 @@
-"""Wishes through the whole model: conditions, holes and rules, on every backbone."""
+"""Conditions, missing values and constraints through the model, for each backbone."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.cdtd_back import CDTDSampler
+from augmask.diffusion.cdtd import CDTD, CDTDSampler
 from augmask.diffusion.sampling import run_sampler
-from augmask.errors import AugMaskWarning, ConditionError, UsageError
+from augmask.errors import AugMaskWarning, ConditionError, DataError, UsageError
 from augmask.model import AugMask, load
+from augmask.sample.row_generator import RowGenerator
 
 SIZES = {"steps": 300, "batch_size": 128, "sampling_steps": 12, "ema": 0.98}
 SMALL = {
@@ -46,12 +46,12 @@ FRAME = make_frame()
 SCHEMA = {"packs": {"missing_as": "level", "kind": "integer"}, "street": "category"}
 
 
-def fitted(backbone="cdtd", **wishes):
+def fitted(backbone="cdtd", **options):
     model = AugMask(
         backbone, "ecdf", options={**SIZES, **SMALL[backbone]}, device="cpu"
     )
     with pytest.warns(UserWarning, match="street|identifiers"):
-        return model.fit(FRAME, SCHEMA, **wishes)
+        return model.fit(FRAME, SCHEMA, **options)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def any_model(request, model):
     return model if request.param == "cdtd" else fitted(request.param)
 
 
-def test_every_row_satisfies_a_mix_of_conditions_in_every_backbone(any_model):
+def test_every_row_satisfies_all_conditions(any_model):
     plain = any_model.sample(40)
     rows = any_model.sample(
         40,
@@ -81,7 +81,7 @@ def test_every_row_satisfies_a_mix_of_conditions_in_every_backbone(any_model):
     assert rows["weight"].nunique() > 20
 
 
-def test_an_exact_number_is_given_as_it_was_asked_for(any_model):
+def test_an_exact_value_is_in_every_row(any_model):
     rows = any_model.sample(25, where="weight == 71.3 and smokes == True and age == 40")
     assert rows["weight"].tolist() == [71.3] * 25
     assert rows["smokes"].all()
@@ -89,41 +89,41 @@ def test_an_exact_number_is_given_as_it_was_asked_for(any_model):
     assert rows["age"].dtype == "int64"
 
 
-def test_a_rare_level_that_shares_a_code_is_given_as_it_was_asked_for(model):
-    assert model.schema_["street"].folded
-    rare = model.schema_["street"].folded[0][0]
+def test_a_rare_level_that_shares_a_code_is_in_every_row(model):
+    assert model.schema_["street"].rare_levels
+    rare = model.schema_["street"].rare_levels[0][0]
     assert (model.sample(30, where={"street": rare})["street"] == rare).all()
 
 
-def test_a_condition_on_a_column_that_keeps_its_holes_leaves_none(model):
+def test_a_condition_excludes_missing_values_modelled_as_a_level(model):
     assert model.sample(200)["packs"].isna().any()
     rows = model.sample(60, where="packs >= 5")
     assert (rows["packs"] >= 5).all()
 
 
-def test_starts_are_screened_where_they_decide_the_row(model):
-    source = model._source(0)
-    assert source.screens
-    assert not fitted("tabddpm")._source(0).screens
+def test_initial_noise_is_screened_where_it_decides_the_row(model):
+    assert model._source(0).can_screen
+    assert not fitted("tabddpm")._source(0).can_screen
 
 
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("every", [2, 3, 11])
-def test_a_start_is_followed_by_the_member_that_screened_it(members, every):
+def test_the_ensemble_member_that_screened_a_noise_denoises_it(members, every):
     sizes = {**SIZES, **SMALL["cdtd"], "steps": 40}
-    made = AugMask(augmenter="ecdf", options=sizes, device="cpu", ensemble=members)
-    source = made.fit(FRAME[["age", "weight", "job"]])._source(0)
-    assert source.screens
+    model = AugMask(augmenter="ecdf", options=sizes, device="cpu", ensemble=members)
+    generator = model.fit(FRAME[["age", "weight", "job"]])._source(0)
+    assert generator.can_screen
     n = 30
-    _, every_row = source.screen(n, n, "x", lambda frame: np.ones(len(frame), bool))
-    picked = np.arange(n) % every == 1
-    found, rows = source.screen(n, n, "x", lambda _: picked)
-    assert found == len(rows) == picked.sum()
-    np.testing.assert_allclose(rows.num, every_row.num[picked], atol=1e-4)
-    assert (rows.cat == every_row.cat[picked]).all()
+    everything = np.ones(n, bool)
+    _, all_rows = generator.screen(n, n, "x", lambda _: everything)
+    accepted = np.arange(n) % every == 1
+    promising, rows = generator.screen(n, n, "x", lambda _: accepted)
+    assert promising == len(rows) == accepted.sum()
+    np.testing.assert_allclose(rows.num, all_rows.num[accepted], atol=1e-4)
+    assert (rows.cat == all_rows.cat[accepted]).all()
 
 
-def test_what_is_wrong_is_said_before_anything_is_drawn(model):
+def test_invalid_arguments_raise_before_any_row_is_drawn(model):
     with pytest.raises(ConditionError, match="'jobb'"):
         model.sample_batches(5, where={"jobb": "cook"})
     with pytest.raises(UsageError, match="missing must be None"):
@@ -132,8 +132,8 @@ def test_what_is_wrong_is_said_before_anything_is_drawn(model):
         model.sample_batches(where={"job": "cook"})
 
 
-class NoWay(CDTD):
-    """A backbone that can be sampled and nothing else."""
+class SampleOnly(CDTD):
+    """A backbone with `sample` and without `sampler`."""
 
     sampler = property()
 
@@ -141,52 +141,157 @@ class NoWay(CDTD):
         return run_sampler(CDTDSampler(self, steps, solver), n, generator)
 
 
-def test_a_backbone_without_a_way_gives_what_it_often_draws_and_no_more():
+def test_a_backbone_without_a_sampler_supports_rejection_only():
     options = {**SIZES, **SMALL["cdtd"], "steps": 5}
     frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=200).round(2)})
-    model = AugMask(NoWay, "ecdf", options=options, device="cpu").fit(frame)
+    model = AugMask(SampleOnly, "ecdf", options=options, device="cpu").fit(frame)
     assert (model.sample(30, where="x < 9")["x"] < 9).all()
-    with pytest.raises(UsageError, match=r"needs the method way .* NoWay lacks it"):
+    with pytest.raises(
+        UsageError, match=r"needs the method sampler .* SampleOnly lacks it"
+    ):
         model.sample(20, where={"x": float(frame["x"][0])})
 
 
-def test_holes_are_those_of_the_table(model):
-    made = model.sample(3000, missing="learned")
+def test_learned_missing_values_are_those_of_the_table(model):
+    sampled = model.sample(3000, missing="learned")
     rates = FRAME.isna().mean()
     for name in ("age", "weight", "job", "smokes", "born", "key"):
-        assert made[name].isna().mean() == pytest.approx(rates[name], abs=0.04)
-    assert (made["job"].isna() == made["smokes"].isna()).all()
-    assert str(made["smokes"].dtype) == "object"
+        assert sampled[name].isna().mean() == pytest.approx(rates[name], abs=0.04)
+    assert (sampled["job"].isna() == sampled["smokes"].isna()).all()
+    assert str(sampled["smokes"].dtype) == "object"
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_wishes_go_into_a_file(model, tmp_path, suffix):
+def test_conditions_and_missing_values_in_a_file(model, tmp_path, suffix):
     path = tmp_path / f"rows{suffix}"
-    wish = {"where": "40 <= age <= 60", "missing": "learned", "seed": 4}
-    assert model.sample_to(path, 50, **wish) == 50
+    options = {"where": "40 <= age <= 60", "missing": "learned", "seed": 4}
+    assert model.sample_to(path, 50, **options) == 50
     read = pd.read_csv if suffix == ".csv" else pd.read_parquet
     rows = read(path)
-    made = model.sample(50, **wish)
-    assert (rows.isna() == made.isna()).all().all()
-    assert (rows["age"] == made["age"]).all()
+    sampled = model.sample(50, **options)
+    assert (rows.isna() == sampled.isna()).all().all()
+    assert (rows["age"] == sampled["age"]).all()
 
 
-def test_a_file_keeps_rules_and_holes(tmp_path):
-    def sober(frame):
+def test_a_model_file_keeps_constraints_and_missingness(tmp_path):
+    def adult_smokers(frame):
         return (frame["age"] > 20) | ~frame["smokes"]
 
-    with pytest.warns(AugMaskWarning, match="2 of 50 rows break the rule sober"):
-        model = fitted(constraints=["born <= left", ["smokes", "job"], sober])
+    with pytest.warns(
+        AugMaskWarning, match="2 of 50 rows violate the constraint adult_smokers"
+    ):
+        model = fitted(constraints=["born <= left", ["smokes", "job"], adult_smokers])
     rows = model.sample(300)
     assert (rows["born"] <= rows["left"]).all()
-    assert sober(rows).all()
+    assert adult_smokers(rows).all()
     assert 0 < rows.attrs["where"]["rate"] < 1
     rows = model.sample(100, missing="learned", seed=3)
     path = tmp_path / "m.augmask"
     model.save(path)
-    with pytest.raises(UsageError, match=r"a rule of your own, sober; .*rules="):
+    with pytest.raises(UsageError, match=r"adult_smokers.*constraints=\[\.\.\.\]"):
         load(path)
-    with pytest.raises(UsageError, match="without a rule <lambda>"):
-        load(path, constraints=[sober, lambda frame: frame["age"] > 0])
-    again = load(path, constraints=[sober])
-    pd.testing.assert_frame_equal(again.sample(100, missing="learned", seed=3), rows)
+    with pytest.raises(UsageError, match=r"without (a|the) .*<lambda>"):
+        load(path, constraints=[adult_smokers, lambda frame: frame["age"] > 0])
+    restored = load(path, constraints=[adult_smokers])
+    pd.testing.assert_frame_equal(restored.sample(100, missing="learned", seed=3), rows)
+
+
+PARTIAL_OPTIONS = {"steps": 200, "batch_size": 128, "sampling_steps": 12, "ema": 0.98}
+PARTIAL_OPTIONS |= {"width": 32, "depth": 1, "time_width": 8}
+
+
+def partial_frame(n=300):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "key": [f"K{i:04d}" for i in range(n)],
+            "age": rng.integers(18, 90, n),
+            "weight": rng.normal(70, 12, n).round(1),
+            "job": rng.choice(["cook", "smith", "clerk"], n),
+            "day": pd.Timestamp("2024-01-01")
+            + pd.to_timedelta(rng.integers(0, 300, n), "D"),
+            "packs": rng.poisson(9, n).astype(float),
+        }
+    )
+    frame["end"] = frame["day"] + pd.to_timedelta(rng.integers(0, 90, n), "D")
+    frame.loc[rng.random(n) < 0.5, "packs"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def partial_model():
+    model = AugMask(augmenter="ecdf", options=PARTIAL_OPTIONS, device="cpu")
+    schema = {"packs": {"missing_as": "level", "kind": "integer"}}
+    with pytest.warns(UserWarning, match="identifiers"):
+        return model.fit(partial_frame(), schema, constraints=["day <= end"])
+
+
+def test_known_cells_of_partial_rows_stay(partial_model):
+    partial = pd.DataFrame(
+        {
+            "weight": [71.3, None, 55.0, None] * 10,
+            "job": ["cook", "smith", None, None] * 10,
+            "day": ["2024-02-29", None, "2024-03-01", None] * 10,
+            "key": ["mine", None, None, None] * 10,
+        }
+    )
+    rows = partial_model.sample(where=partial)
+    assert list(rows.columns) == list(partial_frame().columns)
+    assert len(rows) == 40
+    for name in ("weight", "job", "key"):
+        known = partial[name].notna()
+        assert (rows[name][known] == partial[name][known]).all()
+    days = pd.to_datetime(partial["day"])
+    assert (rows["day"][days.notna()] == days.dropna()).all()
+    assert not rows.drop(columns="packs").isna().any().any()
+    assert (rows["day"] <= rows["end"]).all()
+    assert rows["age"].nunique() > 10
+    # a column whose missing values are a level is drawn too, missing in some rows
+    assert 0 < rows["packs"].isna().sum() < 40
+    assert rows.dtypes.equals(partial_model.sample(5).dtypes)
+
+
+def test_n_must_be_the_number_of_partial_rows(partial_model):
+    partial = pd.DataFrame({"age": [20, 30]})
+    assert len(partial_model.sample(2, where=partial)) == 2
+    with pytest.raises(UsageError, match="partial rows, 2, or be left out, got 3"):
+        partial_model.sample(3, where=partial)
+
+
+@pytest.mark.parametrize(
+    ("partial", "error", "message"),
+    [
+        ({"agee": [1]}, ConditionError, "'agee'.*did you mean 'age'"),
+        ({"job": ["cock"]}, ConditionError, "unknown level 'cock' in column 'job'"),
+        ({"age": ["old"]}, DataError, "'age'"),
+        (
+            {"day": ["2024-05-05"], "end": ["2024-01-05"]},
+            ConditionError,
+            "1 of 1 partial rows violated a constraint",
+        ),
+    ],
+)
+def test_invalid_partial_rows_are_refused(partial_model, partial, error, message):
+    with pytest.raises(error, match=message):
+        partial_model.sample(where=pd.DataFrame(partial))
+
+
+def test_redrawn_rows_keep_their_identifiers(partial_model, monkeypatch):
+    partial = pd.DataFrame({"job": ["cook", "smith"] * 100})
+    first = partial_model.sample(where=partial)
+    sizes = []
+    decode = RowGenerator.decode
+
+    def counting(generator, num, *more):
+        sizes.append(len(num))
+        return decode(generator, num, *more)
+
+    monkeypatch.setattr(RowGenerator, "decode", counting)
+    rows = partial_model.sample(where=partial)
+    pd.testing.assert_frame_equal(rows, first)
+    assert sizes[0] == 200
+    assert len(sizes) > 1, "no row was redrawn"
+    assert rows["key"].is_unique
+    assert not rows["key"].isin(partial_frame()["key"]).any()
+    # the identifiers of an unconditional sample
+    assert rows["key"].tolist() == partial_model.sample(200)["key"].tolist()

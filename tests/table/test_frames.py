@@ -35,7 +35,7 @@ def test_every_suffix_is_read(small, tmp_path, suffix):
     assert read_frame(str(path)).shape == (3, 3)
 
 
-def test_arrow_and_polars_keep_whole_numbers_with_holes():
+def test_arrow_and_polars_keep_whole_numbers_beside_missing_values():
     big = 2**60 + 1
     data = {"i": [big, None], "b": [True, None]}
     for source in (
@@ -55,7 +55,7 @@ def test_index_is_ignored_and_integer_names_are_kept():
     assert frame.index.tolist() == [0, 1]
 
 
-def test_blank_line_of_a_single_column_is_a_hole(tmp_path):
+def test_a_blank_line_of_a_single_column_is_a_missing_value(tmp_path):
     path = tmp_path / "one.csv"
     path.write_text("x\n1\n\n3\n")
     assert read_frame(path)["x"].isna().tolist() == [False, True, False]
@@ -80,7 +80,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_bad_files_end_in_one_sentence(name, tmp_path):
+def test_unreadable_files_raise_one_sentence(name, tmp_path):
     contents, message = BAD_FILES[name]
     path = tmp_path / name
     path.write_bytes(contents)
@@ -121,7 +121,7 @@ BAD_FRAMES = {
 
 
 @pytest.mark.parametrize("name", BAD_FRAMES)
-def test_bad_frames_end_in_one_sentence(name):
+def test_unusable_frames_raise_one_sentence(name):
     source, message = BAD_FRAMES[name]
     with pytest.raises(DataError, match=message):
         read_frame(source)
@@ -133,7 +133,7 @@ def read_text(tmp_path, text: str) -> pd.DataFrame:
     return read_frame(path)
 
 
-def test_whole_numbers_beyond_floats_keep_their_digits_beside_holes(tmp_path):
+def test_large_whole_numbers_keep_their_digits_beside_missing_values(tmp_path):
     cells = [9007200528664367, None, -9223372036854775807, 9007200528664369]
     lines = "\n".join(f"{i},{'' if v is None else v}" for i, v in enumerate(cells))
     frame = read_text(tmp_path, f"row,key\n{lines}\n")
@@ -147,10 +147,10 @@ def test_small_whole_numbers_beside_holes_are_whole(tmp_path):
     assert [str(dtype) for dtype in frame.dtypes[:2]] == ["Int64", "float64"]
 
 
-@pytest.mark.parametrize("hole", ["", "\n,1"])
+@pytest.mark.parametrize("more", ["", "\n,1"])
 @pytest.mark.parametrize("code", ["00273", '"007"', "-01", "0000"])
-def test_digits_with_leading_zeros_are_text(tmp_path, code, hole):
-    frame = read_text(tmp_path, f"code,n\n{code},1\n12,2{hole}\n")
+def test_digits_with_leading_zeros_are_text(tmp_path, code, more):
+    frame = read_text(tmp_path, f"code,n\n{code},1\n12,2{more}\n")
     assert frame["code"][0].strip() == code.strip(' "')
     assert frame["code"][1] == "12"
     assert pd.api.types.is_numeric_dtype(frame["n"])

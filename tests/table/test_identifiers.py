@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmask.errors import SchemaError
 from augmask.table.cells import read_cells
-from augmask.table.identifiers import check_form, fresh_values, identifier_form
+from augmask.table.identifiers import FORM_SPEC, fresh_values, identifier_form
 
 RNG = np.random.default_rng(1)
-SEEN = {
+OBSERVED = {
     "uuid": [str(uuid.UUID(bytes=RNG.bytes(16), version=4)) for _ in range(500)],
     "plate": [f"{'ABC'[i % 3]}X-{i * 37 % 1000:03d}" for i in range(900)],
     "full": [f"{i % 10}{chr(97 + i // 10)}" for i in range(100)],
@@ -35,17 +36,18 @@ SHAPE = {
 }
 
 
-@pytest.mark.parametrize("name", SEEN)
-def test_fresh_values_are_unique_new_and_of_the_same_form(name):
-    values = pd.Series(SEEN[name])
+@pytest.mark.parametrize("name", OBSERVED)
+def test_new_values_are_unique_unobserved_and_of_the_same_form(name):
+    values = pd.Series(OBSERVED[name])
     form = json.loads(json.dumps(identifier_form(read_cells(values, name), name)))
+    assert FORM_SPEC.checked("form", form) == form
     n = 20_000
-    made = fresh_values(form, 0, n)
-    assert len(set(made.tolist())) == n
-    assert not set(made.tolist()) & set(values.tolist())
-    assert all(re.fullmatch(SHAPE[name], str(value)) for value in made)
+    new = fresh_values(form, 0, n)
+    assert len(set(new.tolist())) == n
+    assert not set(new.tolist()) & set(values.tolist())
+    assert all(re.fullmatch(SHAPE[name], str(value)) for value in new)
     batches = [fresh_values(form, start, 5000) for start in range(0, n, 5000)]
-    assert np.concatenate(batches).tolist() == made.tolist()
+    assert np.concatenate(batches).tolist() == new.tolist()
 
 
 def test_numbers_continue_after_the_largest():
@@ -62,6 +64,9 @@ def test_numbers_continue_after_the_largest():
         {"make": "magic"},
         {"make": "number", "next": 1},
         {"make": "number", "next": 2**70, "step": 1},
+        {"make": "counter", "prefix": "", "suffix": "", "next": 1, "width": 10**9},
+        {"make": "counter", "prefix": "", "suffix": "", "next": 10**1001, "width": 0},
+        {"make": "placeholder", "prefix": 3},
         {
             "make": "template",
             "slots": [""],
@@ -80,5 +85,6 @@ def test_numbers_continue_after_the_largest():
         },
     ],
 )
-def test_damaged_forms_are_found(form):
-    assert not check_form(form)
+def test_damaged_forms_are_refused(form):
+    with pytest.raises(SchemaError, match=r"^form must be a known form of identifiers"):
+        FORM_SPEC.checked("form", form, SchemaError)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import SchemaError
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
 from augmask.table.schema import Schema
 
@@ -20,7 +20,7 @@ def generated(values, seed=0, n=20_000, settings=None):
     schema = infer_schema(frame, {"x": settings} if settings else None)
     # a model file stores it as JSON
     schema = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
-    codec = Codec.fit(frame, schema, spread=0)
+    codec = Codec.fit(frame, schema, dequantize=0)
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n, 1)) * 1.02
     return codec.decode(scores, np.zeros((n, 0), np.int32), rng)["x"].to_numpy(), codec
@@ -148,7 +148,7 @@ def test_what_was_observed_comes_back():
         np.where(rng.random(500) < 0.8, 100, 7) * rng.integers(1, 900, 500),
     ):
         frame = pd.DataFrame({"x": values})
-        codec = Codec.fit(frame, infer_schema(frame), spread=0)
+        codec = Codec.fit(frame, infer_schema(frame), dequantize=0)
         table = codec.encode(frame, 0)
         back = codec.decode(table.num, table.cat, rng)["x"].to_numpy()
         np.testing.assert_array_equal(back, values)
@@ -182,5 +182,5 @@ def test_the_reason_names_the_step():
 def test_damaged_lattices_are_refused(lattice):
     data = infer_schema(pd.DataFrame({"x": np.arange(900) % 301 * 5})).to_dict()
     data["columns"][0]["lattice"] = lattice
-    with pytest.raises(SchemaError, match="impossible lattice"):
+    with pytest.raises(SchemaError, match="lattice"):
         Schema.from_dict(data)

@@ -8,7 +8,7 @@ import pytest
 
 from augmask import AugMask, load
 from augmask.table.infer import infer_schema
-from augmask.table.private import FEWEST, without_extremes
+from augmask.table.private import FEWEST, suppress_rare_values
 
 N = 200
 SECRETS = {
@@ -44,24 +44,24 @@ def make_frame() -> pd.DataFrame:
     return frame
 
 
-def test_what_few_rows_have_is_gone_and_the_rest_stays():
+def test_values_of_few_rows_are_removed_and_the_rest_stays():
     frame = make_frame()
-    found = without_extremes(frame, infer_schema(frame))
-    assert found.columns.tolist() == frame.columns.tolist()
+    result = suppress_rare_values(frame, infer_schema(frame))
+    assert result.columns.tolist() == frame.columns.tolist()
     for name, value in SECRETS.items():
-        assert not (found[name] == value).any(), name
-        assert found[name].dtype.kind == frame[name].dtype.kind
-        one, two = found[name].astype(object), frame[name].astype(object)
+        assert not (result[name] == value).any(), name
+        assert result[name].dtype.kind == frame[name].dtype.kind
+        one, two = result[name].astype(object), frame[name].astype(object)
         same = (one == two) | (one.isna() & two.isna())
         assert same.sum() >= N - 2 * FEWEST, name
-    assert found["pay"].max() < SECRETS["pay"]
-    assert found["pay"].notna().all()
-    # days stay days
-    assert (found["born"].dt.normalize() == found["born"]).all()
+    assert result["pay"].max() < SECRETS["pay"]
+    assert result["pay"].notna().all()
+    # Days stay days.
+    assert (result["born"].dt.normalize() == result["born"]).all()
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_a_model_file_tells_of_nobody(tmp_path, private):
+def test_a_model_file_does_not_disclose_rare_values(tmp_path, private):
     frame = make_frame()
     options = {"steps": 2, "width": 8, "depth": 1, "sampling_steps": 3}
     model = AugMask(augmenter="ecdf", preset="fast", options=options, device="cpu")
@@ -70,8 +70,8 @@ def test_a_model_file_tells_of_nobody(tmp_path, private):
     model.save(tmp_path / "m.augmask")
     with zipfile.ZipFile(tmp_path / "m.augmask") as archive:
         text = archive.read("manifest.json").decode()
-    told = [str(SECRETS[name]) for name in ("pay", "kg", "job", "town")]
-    told += ["98765", "40200", str((SECRETS["born"] - pd.Timestamp(0)).days)]
-    assert [secret in text for secret in told] == [not private] * len(told)
+    secrets = [str(SECRETS[name]) for name in ("pay", "kg", "job", "town")]
+    secrets += ["98765", "40200", str((SECRETS["born"] - pd.Timestamp(0)).days)]
+    assert [secret in text for secret in secrets] == [not private] * len(secrets)
     rows = load(tmp_path / "m.augmask", "cpu").sample(50)
     assert rows.notna().all(axis=None)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augmask.table.recover import decimals_of, number_suspects, text_suspects
+from augmask.table.recover import decimals_of, suspected_numbers, suspected_texts
 
 REST = np.arange(20.0, 60.0)
 
@@ -25,12 +25,12 @@ REST = np.arange(20.0, 60.0)
     ],
 )
 def test_number_codes_need_evidence(values, codes):
-    assert number_suspects(np.array(values)) == codes
+    assert suspected_numbers(np.array(values)) == codes
 
 
 def test_text_codes_are_found_in_any_dress():
     levels = ["", " ", "?", "NA", "n/a", "Unknown", "NULL", "Nan", "nancy", "no"]
-    assert text_suspects(levels) == tuple(levels[:8])
+    assert suspected_texts(levels) == tuple(levels[:8])
 
 
 def test_decimals():

@@ -49,13 +49,13 @@ def test_scores_are_standard_and_tails_stay_in_range():
     z = scaler.transform(x)
     assert abs(z.mean()) < 1e-12
     assert abs(z.std() - 1) < 1e-12
-    wild = scaler.inverse(np.array([-1e6, -6.0, 6.0, 1e6]))
-    assert wild.min() >= x.min()
-    assert wild.max() <= x.max()
+    extreme = scaler.inverse(np.array([-1e6, -6.0, 6.0, 1e6]))
+    assert extreme.min() >= x.min()
+    assert extreme.max() <= x.max()
 
 
-def test_distinct_values_beside_the_extremes_stay_distinct():
-    # A cut at 1e-7 would merge 0, 1, 2 and return 0 for all of them.
+def test_distinct_values_next_to_the_extremes_stay_distinct():
+    # Clipping at 1e-7 would merge 0, 1 and 2.
     x = np.array([0.0, 1.0, 2.0, 10.0**9, 2.0**31 - 1, 2.0**31 - 2])
     scaler = QuantileNormal.fit(x)
     np.testing.assert_array_equal(np.rint(scaler.inverse(scaler.transform(x))), x)
@@ -69,7 +69,7 @@ def test_the_unit_of_a_column_does_not_matter(size):
     np.testing.assert_allclose(scaler.transform(x * size), expected, atol=1e-6)
 
 
-def test_arrays_round_trip_and_refuse_nonsense():
+def test_arrays_round_trip_and_damaged_ones_are_refused():
     scaler = QuantileNormal.fit(columns()["ties"])
     again = QuantileNormal.from_arrays(scaler.arrays())
     x = np.linspace(-1, 13, 50)
@@ -80,12 +80,12 @@ def test_arrays_round_trip_and_refuse_nonsense():
         QuantileNormal.from_arrays(damaged)
 
 
-def test_spread_ties_are_normal_and_decode_to_the_same_values():
+def test_dequantized_ties_are_normal_and_decode_to_the_same_values():
     rng = np.random.default_rng(0)
     values = np.where(rng.random(5000) < 0.7, 0.0, rng.poisson(3.0, 5000))
     scaler = QuantileNormal.fit(values, np.random.default_rng(1))
     z = scaler.transform(values, np.random.default_rng(1))
-    # seven zeros in ten, and yet every quantile is where a normal law has it
+    # Seven zeros in ten, and yet every quantile is that of a normal distribution.
     for p in (0.05, 0.3, 0.6, 0.9):
         assert np.quantile(z, p) == pytest.approx(NormalDist().inv_cdf(p), abs=0.06)
     np.testing.assert_array_equal(np.round(scaler.inverse(z)), values)
@@ -105,18 +105,18 @@ def test_the_inverse_interpolates_as_numpy_does(n):
 
 @pytest.mark.parametrize("n", [2_000, 30_000])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_followed_tails_keep_mean_and_variance(n, sign):
+def test_refined_tails_keep_mean_and_variance(n, sign):
     payments = sign * np.random.default_rng(0).lognormal(7, 1.8, n)
     normal = ndtri((np.arange(1_000_000) + 0.5) / 1_000_000)
-    followed = QuantileNormal.fit(payments, np.random.default_rng(2)).inverse(normal)
-    assert followed.mean() == pytest.approx(payments.mean(), rel=0.03)
-    assert followed.std() == pytest.approx(payments.std(), rel=0.1)
-    # as the paper has it, the tail is taken to be even
+    refined = QuantileNormal.fit(payments, np.random.default_rng(2)).inverse(normal)
+    assert refined.mean() == pytest.approx(payments.mean(), rel=0.03)
+    assert refined.std() == pytest.approx(payments.std(), rel=0.1)
+    # As in the paper, without refined tails.
     published = QuantileNormal.fit(payments).inverse(normal)
     assert published.std() > 1.15 * payments.std()
 
 
-def test_followed_tails_are_stored_and_inverted():
+def test_refined_tails_are_stored_and_inverted():
     values = np.random.default_rng(0).lognormal(7, 1.8, 3_000)
     scaler = QuantileNormal.fit(values, np.random.default_rng(1))
     z = scaler.transform(values, np.random.default_rng(1))
@@ -128,21 +128,21 @@ def test_followed_tails_are_stored_and_inverted():
     with pytest.raises(ValueError, match="ascend"):
         QuantileNormal.from_arrays(damaged)
     damaged["tails"] = np.zeros(3)
-    with pytest.raises(ValueError, match="no scaling"):
+    with pytest.raises(ValueError, match="cannot be a scaling"):
         QuantileNormal.from_arrays(damaged)
 
 
 @pytest.mark.parametrize("unit", [5e-324, 1e-310, 2.3e-308])
-@pytest.mark.parametrize("spread", [None, 0])
-def test_numbers_next_to_zero_have_scores_and_come_back(unit, spread):
+@pytest.mark.parametrize("dequantize", [None, 0])
+def test_denormal_numbers_have_scores_and_come_back(unit, dequantize):
     values = np.append(np.arange(50) * unit, [0.0] * 5)
-    rng = None if spread is None else np.random.default_rng(spread)
+    rng = None if dequantize is None else np.random.default_rng(dequantize)
     scaler = QuantileNormal.fit(values, rng)
     scores = scaler.transform(values, rng)
     assert np.isfinite(scores).all()
     assert len(np.unique(scores)) > 40
     mixed = QuantileNormal.fit(np.append(values, np.linspace(0, 1, 50)))
     assert np.isfinite(mixed.transform(values)).all()
-    # ends are exact, as of any other column
+    # The extremes are exact, as in any other column.
     assert scaler.inverse(scores).min() == 0
     assert scaler.inverse(scores).max() == values.max()

@@ -1,7 +1,7 @@
-"""Two processes train what one trains, say what one says, and end together.
+"""Two processes train the model that one would train, report once and end together.
 
-This file is also the program that the processes run: started with a folder as its
-argument it does everything below as one of two and writes what it found there.
+This file is also the program that the processes run: called with a folder it runs
+everything below as one of two processes and writes its results there.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from augmask.model import AugMask, load
 from augmask.table.table import Layout, Table
 from augmask.train import loop, parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.data import TrainingData, hidden_cells
+from augmask.train.data import TrainingData, choose_held_out_cells
 from augmask.train.trainer import Trainer
 
 CPU = torch.device("cpu")
 REDUCTIONS = ("batch", "batch-by-type", "row-by-type")
 NETWORK = {"width": 16, "depth": 1, "time_width": 8}
-SMALL = {**NETWORK, "batch": 33, "sampling_steps": 4, "steps": 60}
-LIMIT = 120  # seconds for two processes on a busy machine
+SMALL = {**NETWORK, "batch_size": 33, "sampling_steps": 4, "steps": 60}
+TIMEOUT = 120  # seconds for two processes on a busy machine
 
 
 def make_frame(n: int = 60) -> pd.DataFrame:
@@ -66,7 +66,7 @@ def small_table() -> Table:
 
 
 class NoNoise(torch.nn.Module):
-    """A network that is given its rows as they are, so nothing is drawn."""
+    """A network that gets its rows without noise, so nothing is random."""
 
     def __init__(self, reduction: str) -> None:
         super().__init__()
@@ -82,14 +82,14 @@ class NoNoise(torch.nn.Module):
 
 
 def make_trainer(backbone="cdtd", **changes) -> Trainer:
-    options = {**SMALL, "holdout": 0.1, "batch": 17, "lr": 0.01, **changes}
+    options = {**SMALL, "holdout": 0.1, "batch_size": 17, "lr": 0.01, **changes}
     settings = Settings().replace(options, None)
     rng = np.random.default_rng(0)
-    done = complete(Ecdf(), small_table(), CompletionPlan("stack", 2), rng)
+    filled = complete(Ecdf(), small_table(), CompletionPlan("stack", 2), rng)
     keywords = settings.network if backbone == "cdtd" else {}
-    built = build_backbone(backbone, done.table.layout, 0, **keywords)
-    hidden = hidden_cells(done.table.observed, settings.holdout, rng)
-    data = TrainingData(done, "observed", hidden, 0, CPU)
+    built = build_backbone(backbone, filled.table.layout, 0, **keywords)
+    held_out = choose_held_out_cells(filled.table.observed, settings.holdout, rng)
+    data = TrainingData(filled, "observed", held_out, 0, CPU)
     return Trainer(built, data, settings, 0, CPU)
 
 
@@ -97,87 +97,89 @@ def weights_of(model) -> np.ndarray:
     return np.concatenate([w.detach().numpy().ravel() for w in model.parameters()])
 
 
-def slope(reduction: str, dtype: torch.dtype) -> np.ndarray:
+def loss_and_gradient(reduction: str, dtype: torch.dtype) -> np.ndarray:
     """Return the loss of a batch of seven rows, and its gradient."""
     rng = np.random.default_rng(1)
     factors = torch.from_numpy(rng.random((7, 5))).to(dtype)
-    # the last rows have hardly an observed cell, and they are one process's
+    # the last rows have hardly any observed cell, and belong to one process
     observed = torch.from_numpy(rng.random((7, 5)) < np.linspace(1, 0.2, 7)[:, None])
     weight = torch.linspace(-1, 2, 5, dtype=dtype).requires_grad_()
-    mine = parallel.share(7)
-    cells = (weight * factors[mine]).square()
-    cell = CellLoss(cells, {"aux": (weight + factors[mine]).exp()})
-    loss = reduce_cells(cell, observed[mine], reduction, n_num=2, weights=(0.3, 1.0))
+    rows = parallel.local_rows(7)
+    cells = (weight * factors[rows]).square()
+    cell = CellLoss(cells, {"aux": (weight + factors[rows]).exp()})
+    loss = reduce_cells(cell, observed[rows], reduction, n_num=2, weights=(0.3, 1.0))
     loss.backward()
-    parallel.average([weight])
+    parallel.average_gradients(weight.grad)
     return np.array([loss.item(), *weight.grad.tolist()])
 
 
-def train_quietly(reduction: str) -> np.ndarray:
-    """Return the weights of forty steps without noise."""
+def train_without_noise(reduction: str) -> np.ndarray:
+    """Return the weights and the loss after forty steps without noise."""
     trainer = make_trainer(lambda _layout: NoNoise(reduction), steps=40)
     run = loop.train(trainer)
     return np.append(weights_of(trainer.backbone), run.history[-1]["loss"])
 
 
-# -- what each of the two processes does ----------------------------------------
+# -- the program of each of the two processes ------------------------------------
 
 
-def group_of_ones_own(folder: Path) -> None:
+def init_own_group(folder: Path) -> None:
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{folder}/meet",
+        init_method=f"file://{folder}/rendezvous",
         rank=int(os.environ["RANK"]),
         world_size=2,
     )
 
 
-class Watched(Ecdf):
-    """A rule that remembers that it was asked, and that may fail."""
+class CountingEcdf(Ecdf):
+    """An augmenter that counts its calls and can fail."""
 
-    asked = 0
+    calls = 0
     fails = False
 
     def fit(self, table, rng, progress=None):
-        Watched.asked += 1
-        if Watched.fails:
-            raise DataError("this rule fails")
+        CountingEcdf.calls += 1
+        if CountingEcdf.fails:
+            raise DataError("this augmenter fails")
         return super().fit(table, rng, progress)
 
 
 def fit_twice(folder: Path) -> dict:
-    """Fit in a group that fit makes itself, then in one that is there already."""
-    found, phases = {}, set()
-    model = AugMask(augmenter=Watched(), options=SMALL, device="cpu")
-    with warnings.catch_warnings(record=True) as said:
+    """Fit in a process group that `fit` creates, then in an existing one."""
+    result, phases = {}, set()
+    model = AugMask(augmenter=CountingEcdf(), options=SMALL, device="cpu")
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(make_frame(), progress=lambda phase, *_: phases.add(phase))
-    found["left"] = not dist.is_initialized()
-    found["first"] = weights_of(model.backbone_).tolist()
-    found["rows"] = model.sample(3).notna().all().all().item()
-    found["asked"], found["phases"] = Watched.asked, sorted(phases)
-    found["notes"] = [str(w.message) for w in said]
-    group_of_ones_own(folder)
-    # the rule `zero` adds a level to every category, which only the first can know
+    result["destroyed"] = not dist.is_initialized()
+    result["first"] = weights_of(model.backbone_).tolist()
+    result["rows"] = model.sample(3).notna().all().all().item()
+    result["calls"], result["phases"] = CountingEcdf.calls, sorted(phases)
+    result["notes"] = [str(w.message) for w in caught]
+    init_own_group(folder)
+    # `zero` adds a level to every category, which only the main process knows
     options = {**SMALL, "completions": "stack:3"}
-    model = AugMask("tabddpm", "zero", options={**options, "batch": 20}, device="cpu")
+    model = AugMask(
+        "tabddpm", "zero", options={**options, "batch_size": 20}, device="cpu"
+    )
     for name in ("time_width", "depth", "width"):
         model.options.pop(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(make_frame())
-    found["kept"] = dist.is_initialized()
-    found["second"] = weights_of(model.backbone_).tolist()
-    found["reserved"] = model.layout_.reserved
+    result["untouched"] = dist.is_initialized()
+    result["second"] = weights_of(model.backbone_).tolist()
+    result["reserved"] = model.layout_.reserved
     dist.destroy_process_group()
-    return found
+    return result
 
 
-def stop_by_the_clock() -> dict:
-    """Train against time where the second process's clock runs three times as fast."""
-    honest = time.monotonic
-    if not parallel.leads():
-        loop.time = type("fast", (), {"monotonic": lambda: 3 * honest()})
+def stop_by_time_limit() -> dict:
+    """Train with a time limit while the second clock runs three times as fast."""
+    monotonic = time.monotonic
+    if not parallel.is_main_process():
+        loop.time = type("fast", (), {"monotonic": lambda: 3 * monotonic()})
     try:
         trainer = make_trainer(steps=10**9)
         run = loop.train(trainer, seconds=0.5)
@@ -191,9 +193,9 @@ class Killed(Exception):
 
 
 def resume(folder: Path) -> dict:
-    """Compare an unbroken run with one that was killed and goes on."""
-    whole = make_trainer(steps=100)
-    loop.train(whole)
+    """Compare an uninterrupted run with one that was killed and resumed."""
+    uninterrupted = make_trainer(steps=100)
+    loop.train(uninterrupted)
     path, killed = folder / "run.checkpoint", make_trainer(steps=100)
     inner = killed.backbone.cell_loss
 
@@ -205,14 +207,14 @@ def resume(folder: Path) -> dict:
     killed.backbone.cell_loss = cell_loss
     with suppress(Killed):
         loop.train(killed, checkpoint=Checkpoint(path, "x", every=0))
-    again = make_trainer(steps=100)
-    loop.train(again, checkpoint=Checkpoint(path, "x", every=0))
-    same = np.array_equal(weights_of(whole.backbone), weights_of(again.backbone))
-    return {"stopped_at": killed.steps_done, "same": same}
+    resumed = make_trainer(steps=100)
+    loop.train(resumed, checkpoint=Checkpoint(path, "x", every=0))
+    weights = [weights_of(t.backbone) for t in (uninterrupted, resumed)]
+    return {"stopped_at": killed.steps_done, "same": np.array_equal(*weights)}
 
 
-def break_on_the_second() -> dict:
-    """Let a loss become infinite in the second process only."""
+def fail_on_the_second() -> dict:
+    """Make the loss infinite in the second process only."""
     trainer = make_trainer(steps=100)
     inner, left = trainer.backbone.cell_loss, [2 * parallel.rank()]
 
@@ -224,56 +226,56 @@ def break_on_the_second() -> dict:
         return cell
 
     trainer.backbone.cell_loss = cell_loss
-    said: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: said.append(record.getMessage())
+    handler.emit = lambda record: messages.append(record.getMessage())
     logging.getLogger("augmask").addHandler(handler)
     run = loop.train(trainer)
     weights = weights_of(trainer.backbone).tolist()
-    return {"restarts": run.restarts, "said": said, "weights": weights}
+    return {"restarts": run.restarts, "messages": messages, "weights": weights}
 
 
-def refuse() -> dict:
+def provoke_errors() -> dict:
     """Ask for what several processes cannot do."""
-    found = {}
-    asked = {
+    errors = {}
+    cases = {
         "other table": (make_frame(50 + 5 * int(os.environ["RANK"])), {}),
-        "small batch": (make_frame(), {"batch": 1}),
+        "small batch": (make_frame(), {"batch_size": 1}),
     }
-    for name, (frame, options) in asked.items():
+    for name, (frame, options) in cases.items():
         model = AugMask(augmenter="ecdf", options={**SMALL, **options}, device="cpu")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 model.fit(frame)
             except UsageError as error:
-                found[name] = str(error)
-    # last, because it breaks the group
-    Watched.fails = True
+                errors[name] = str(error)
+    # last, because it breaks the process group
+    CountingEcdf.fails = True
     try:
-        AugMask(augmenter=Watched(), options=SMALL, device="cpu").fit(make_frame())
+        AugMask(augmenter=CountingEcdf(), options=SMALL, device="cpu").fit(make_frame())
     except AugMaskError as error:
-        found["failing rule"] = type(error).__name__
-    return found
+        errors["failing augmenter"] = type(error).__name__
+    return errors
 
 
 def one_of_two(folder: Path) -> None:
-    number = os.environ["RANK"]
+    rank = os.environ["RANK"]
     arrays = {}
-    with parallel.joined():
+    with parallel.process_group():
         for reduction in REDUCTIONS:
-            arrays[f"double {reduction}"] = slope(reduction, torch.float64)
-            arrays[f"single {reduction}"] = slope(reduction, torch.float32)
-            arrays[f"run {reduction}"] = train_quietly(reduction)
-        found = {
-            "clock": stop_by_the_clock(),
+            arrays[f"double {reduction}"] = loss_and_gradient(reduction, torch.float64)
+            arrays[f"single {reduction}"] = loss_and_gradient(reduction, torch.float32)
+            arrays[f"run {reduction}"] = train_without_noise(reduction)
+        result = {
+            "time": stop_by_time_limit(),
             "resume": resume(folder),
-            "broken": break_on_the_second(),
+            "failure": fail_on_the_second(),
         }
-    found["fit"] = fit_twice(folder)
-    found["refused"] = refuse()
-    np.savez(folder / f"{number}.npz", **arrays)
-    (folder / f"{number}.json").write_text(json.dumps(found))
+    result["fit"] = fit_twice(folder)
+    result["errors"] = provoke_errors()
+    np.savez(folder / f"{rank}.npz", **arrays)
+    (folder / f"{rank}.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":
@@ -294,7 +296,7 @@ def start_two(*command: object) -> list[subprocess.CompletedProcess]:
         **{"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
         "OMP_NUM_THREADS": "1",
     }
-    started = [
+    processes = [
         subprocess.Popen(
             [sys.executable, *map(str, command)],
             env={**shared, "RANK": str(i), "LOCAL_RANK": str(i)},
@@ -304,25 +306,25 @@ def start_two(*command: object) -> list[subprocess.CompletedProcess]:
         )
         for i in range(2)
     ]
-    done = []
+    completed = []
     try:
-        for process in started:
-            out, err = process.communicate(timeout=LIMIT)
+        for process in processes:
+            out, err = process.communicate(timeout=TIMEOUT)
             code = process.returncode
-            done.append(subprocess.CompletedProcess(process.args, code, out, err))
+            completed.append(subprocess.CompletedProcess(process.args, code, out, err))
     finally:
-        for process in started:
+        for process in processes:
             process.kill()
             process.wait()
-    return done
+    return completed
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """Return what the two processes found, each a dict."""
+    """Return the results of the two processes, each a dict."""
     folder = tmp_path_factory.mktemp("two")
-    for done in start_two(__file__, folder):
-        assert done.returncode == 0, done.stderr
+    for process in start_two(__file__, folder):
+        assert process.returncode == 0, process.stderr
     return [
         json.loads((folder / f"{i}.json").read_text())
         | {"arrays": dict(np.load(folder / f"{i}.npz"))}
@@ -334,25 +336,25 @@ def both(tmp_path_factory):
 @pytest.mark.parametrize(("width", "rtol"), [("double", 1e-12), ("single", 1e-6)])
 def test_loss_and_gradient_are_those_of_one_process(both, reduction, width, rtol):
     dtype = torch.float64 if width == "double" else torch.float32
-    expected = slope(reduction, dtype)
-    for found in both:
+    expected = loss_and_gradient(reduction, dtype)
+    for result in both:
         np.testing.assert_allclose(
-            found["arrays"][f"{width} {reduction}"], expected, rtol=rtol
+            result["arrays"][f"{width} {reduction}"], expected, rtol=rtol
         )
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_without_noise_a_run_ends_with_the_weights_of_one_process(both, reduction):
-    """Shares of an odd batch, Adam, the average, held-out cells: all of a run."""
-    expected = train_quietly(reduction)
-    for found in both:
+    """Shares of an odd batch, Adam, EMA, held-out cells: all of a training."""
+    expected = train_without_noise(reduction)
+    for result in both:
         np.testing.assert_allclose(
-            found["arrays"][f"run {reduction}"], expected, rtol=1e-6
+            result["arrays"][f"run {reduction}"], expected, rtol=1e-6
         )
 
 
 def test_both_processes_end_with_the_same_model(both):
-    first, second = (found["fit"] for found in both)
+    first, second = (result["fit"] for result in both)
     assert first["first"] == second["first"]
     assert first["second"] == second["second"]
     assert first["reserved"]
@@ -361,9 +363,9 @@ def test_both_processes_end_with_the_same_model(both):
     assert second["rows"]
 
 
-def test_the_first_process_fills_reports_and_warns_alone(both):
-    first, second = (found["fit"] for found in both)
-    assert (first["asked"], second["asked"]) == (1, 0)
+def test_only_the_main_process_augments_reports_and_warns(both):
+    first, second = (result["fit"] for result in both)
+    assert (first["calls"], second["calls"]) == (1, 0)
     assert "train" in first["phases"]
     assert second["phases"] == []
     assert len(first["notes"]) == 1
@@ -371,66 +373,67 @@ def test_the_first_process_fills_reports_and_warns_alone(both):
     assert second["notes"] == []
 
 
-def test_a_group_is_left_by_who_made_it(both):
-    for found in both:
-        assert found["fit"]["left"]
-        assert found["fit"]["kept"]
+def test_fit_destroys_only_a_process_group_that_it_created(both):
+    for result in both:
+        assert result["fit"]["destroyed"]
+        assert result["fit"]["untouched"]
 
 
-def test_the_first_clock_ends_the_run_of_both(both):
-    first, second = (found["clock"] for found in both)
+def test_the_clock_of_the_main_process_stops_both(both):
+    first, second = (result["time"] for result in both)
     assert first == second
     assert first["stopped"] == "time"
     assert first["steps"] > 0
 
 
-def test_a_killed_run_goes_on_with_the_noise_of_each(both):
-    for found in both:
-        assert found["resume"] == {"stopped_at": 70, "same": True}
+def test_a_resumed_run_restores_the_noise_of_every_process(both):
+    for result in both:
+        assert result["resume"] == {"stopped_at": 70, "same": True}
 
 
-def test_a_loss_that_breaks_in_one_process_is_undone_in_both(both):
-    first, second = (found["broken"] for found in both)
+def test_a_failed_step_in_one_process_is_undone_in_both(both):
+    first, second = (result["failure"] for result in both)
     assert first["restarts"] == second["restarts"] == 1
     assert first["weights"] == second["weights"]
     assert np.isfinite(first["weights"]).all()
-    assert [text.split(" is not")[0] for text in first["said"]] == [
+    assert [text.split(" is not")[0] for text in first["messages"]] == [
         "the loss of column 'b' at step 71"
     ]
-    assert second["said"] == []
+    assert second["messages"] == []
 
 
-def test_what_cannot_be_done_together_is_refused_by_both(both):
-    for found in both:
-        assert "same table" in found["refused"]["other table"]
-        assert "number of processes, 2; got 1" in found["refused"]["small batch"]
+def test_both_processes_refuse_what_they_cannot_do_together(both):
+    for result in both:
+        assert "same table" in result["errors"]["other table"]
+        assert "number of processes, 2; got 1" in result["errors"]["small batch"]
 
 
-def test_when_the_first_cannot_fill_the_other_does_not_wait(both):
-    names = [found["refused"]["failing rule"] for found in both]
+def test_a_failing_augmenter_does_not_leave_the_other_process_waiting(both):
+    names = [result["errors"]["failing augmenter"] for result in both]
     assert names == ["DataError", "PeerEnded"]
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 7])
-def test_shares_are_fair_and_leave_no_row_out(monkeypatch, count):
-    monkeypatch.setattr(parallel, "size", lambda: count)
+def test_shares_of_a_batch_are_balanced_and_complete(monkeypatch, count):
+    monkeypatch.setattr(parallel, "world_size", lambda: count)
     for n in (count, 16, 17, 4096):
         rows = []
-        for number in range(count):
-            monkeypatch.setattr(parallel, "rank", lambda number=number: number)
-            rows.append(list(range(n)[parallel.share(n)]))
+        for rank in range(count):
+            monkeypatch.setattr(parallel, "rank", lambda rank=rank: rank)
+            rows.append(list(range(n)[parallel.local_rows(n)]))
         assert list(chain(*rows)) == list(range(n))
         assert max(map(len, rows)) - min(map(len, rows)) <= 1
 
 
-def test_only_the_whole_environment_of_torchrun_counts(monkeypatch):
-    for name in parallel.LAUNCHED_BY:
+def test_only_the_complete_environment_of_torchrun_counts(monkeypatch):
+    for name in parallel.TORCHRUN_VARIABLES:
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert parallel.follows()
+    assert not parallel.is_main_process()
     monkeypatch.delenv("LOCAL_RANK")
-    assert not parallel.launched()
-    with parallel.joined():
+    assert not parallel.launched_by_torchrun()
+    assert parallel.is_main_process()
+    with parallel.process_group():
         assert not dist.is_initialized()
 
 
@@ -440,7 +443,7 @@ def command_line(*words: object) -> list[object]:
     return ["-m", "augmask", "fit", *words, *rest]
 
 
-def test_torchrun_writes_one_model_and_says_one_line(tmp_path):
+def test_torchrun_writes_one_model_and_prints_one_line(tmp_path):
     make_frame().to_csv(tmp_path / "t.csv", index=False)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
@@ -449,7 +452,7 @@ def test_torchrun_writes_one_model_and_says_one_line(tmp_path):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=LIMIT,
+        timeout=TIMEOUT,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("m.augmask: ")
@@ -459,13 +462,13 @@ def test_torchrun_writes_one_model_and_says_one_line(tmp_path):
     assert not load(tmp_path / "m.augmask", "cpu").sample(5).isna().any().any()
 
 
-def test_an_error_of_both_is_told_once(tmp_path):
+def test_an_error_of_both_processes_is_reported_once(tmp_path):
     make_frame(5).to_csv(tmp_path / "t.csv", index=False)
     model = tmp_path / "m.augmask"
     done = start_two(*command_line(tmp_path / "t.csv", "--out", model))
-    said = "".join(d.stderr for d in done)
-    assert said.count("augmask: a table needs at least 10 rows") == 1
-    assert said.count("augmask: ") == 1
+    output = "".join(d.stderr for d in done)
+    assert output.count("augmask: a table needs at least 10 rows") == 1
+    assert output.count("augmask: ") == 1
     assert sorted(d.returncode for d in done) == [0, 3]
     assert not model.exists()
 
@@ -477,7 +480,7 @@ def test_an_error_of_both_is_told_once(tmp_path):
         (["demo"], 2, "augmask: the demo runs in one process"),
     ],
 )
-def test_a_wrong_command_line_is_told_by_the_first(words, code, sentence):
+def test_only_the_main_process_reports_a_wrong_command_line(words, code, sentence):
     first, second = start_two("-m", "augmask", *words)
     assert first.returncode == code
     assert first.stderr.count(sentence) == 1

@@ -1,7 +1,7 @@
-"""A loss that is not finite: TabDiff stops learning its schedules, and goes on.
+"""A loss that is not finite: TabDiff fixes its noise schedules and training continues.
 
-The fault is put where it comes from in practice, into the weight m'(t) / m(t) of a
-learned schedule, and everything else is a training through `AugMask.fit`.
+The fault is injected where it occurs in practice, in the weight m'(t) / m(t) of a
+learned schedule; everything else is `AugMask.fit`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,19 @@ import pytest
 import torch
 
 from augmask import AugMask, load
-from augmask.diffusion.power import FIXED_K, FIXED_R, PowerSchedules
+from augmask.diffusion.tabdiff import FIXED_K, FIXED_R, PowerSchedules
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.trainer import Trainer
 
-SIZES = {"width": 16, "depth": 1, "time_width": 8, "batch": 32, "sampling_steps": 4}
+SIZES = {
+    "width": 16,
+    "depth": 1,
+    "time_width": 8,
+    "batch_size": 32,
+    "sampling_steps": 4,
+}
 SETTINGS = {"steps": 40, "warmup": 5, "holdout": 0.1, **SIZES}
-ANSWER = "TabDiff goes on with fixed noise schedules"
+ANSWER = "TabDiff continues with fixed noise schedules"
 
 
 def make_frame(n: int = 60) -> pd.DataFrame:
@@ -33,7 +39,7 @@ def make_frame(n: int = 60) -> pd.DataFrame:
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch):
-    monkeypatch.setattr("augmask.train.loop.LOOK", 10)
+    monkeypatch.setattr("augmask.train.loop.LOG_EVERY", 10)
 
 
 def fit(**more) -> AugMask:
@@ -43,7 +49,7 @@ def fit(**more) -> AugMask:
 
 @pytest.fixture
 def explode(monkeypatch):
-    """Return what makes learned schedules explode from their 15th use on."""
+    """Return a function that makes learned schedules diverge from their 15th use on."""
     weight, uses = PowerSchedules.mask_weight, {"n": 0}
 
     def exploding(self, t):
@@ -66,12 +72,12 @@ def assert_same(one: AugMask, two: AugMask) -> None:
     pd.testing.assert_frame_equal(one.sample(30, seed=2), two.sample(30, seed=2))
 
 
-def test_training_goes_on_with_fixed_schedules_and_says_so(explode, caplog, tmp_path):
+def test_training_continues_with_fixed_schedules_and_warns(explode, caplog, tmp_path):
     explode()
     model = fit()
-    (told,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert told.getMessage() == (
-        f"the loss of column 'job' at step 11 is not finite; going on from step 10: "
+    (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert record.getMessage() == (
+        f"the loss of column 'job' at step 11 is not finite; restarting from step 10: "
         f"{ANSWER} and the learning rate is halved"
     )
     assert model.training_["restarts"] == 1
@@ -85,9 +91,9 @@ def test_training_goes_on_with_fixed_schedules_and_says_so(explode, caplog, tmp_
     assert not model.sample(30).isna().any().any()
 
     model.save(tmp_path / "m.augmask")
-    again = load(tmp_path / "m.augmask", device="cpu")
-    assert again.backbone_.schedules.fixed
-    assert_same(model, again)
+    loaded = load(tmp_path / "m.augmask", device="cpu")
+    assert loaded.backbone_.schedules.fixed
+    assert_same(model, loaded)
 
 
 def test_without_a_fault_the_schedules_are_learned(caplog):
@@ -104,20 +110,20 @@ class Killed(Exception):
     pass
 
 
-# killed before the fault; after it, with a checkpoint from before; with one from after
-@pytest.mark.parametrize(("at", "times_told"), [(12, 1), (24, 2), (35, 1)])
-def test_a_run_killed_around_the_fault_ends_like_an_unbroken_one(
-    explode, monkeypatch, caplog, tmp_path, at, times_told
+# killed before the fault; after it, with a checkpoint from before or after it
+@pytest.mark.parametrize(("at", "warnings"), [(12, 1), (24, 2), (35, 1)])
+def test_a_run_killed_around_the_fault_ends_like_an_uninterrupted_one(
+    explode, monkeypatch, caplog, tmp_path, at, warnings
 ):
     explode()
-    whole = fit()
+    uninterrupted = fit()
     caplog.clear()
     monkeypatch.setattr(Checkpoint, "due", True)
-    step, taken = Trainer.step, {"n": 0}
+    step, calls = Trainer.step, {"n": 0}
 
     def until_killed(self, done):
-        taken["n"] += 1
-        if taken["n"] == at:
+        calls["n"] += 1
+        if calls["n"] == at:
             raise Killed
         step(self, done)
 
@@ -129,5 +135,5 @@ def test_a_run_killed_around_the_fault_ends_like_an_unbroken_one(
     resumed = fit(checkpoint=tmp_path / "run.checkpoint")
     assert resumed.backbone_.schedules.fixed
     assert resumed.training_["restarts"] == 1
-    assert caplog.text.count(ANSWER) == times_told
-    assert_same(whole, resumed)
+    assert caplog.text.count(ANSWER) == warnings
+    assert_same(uninterrupted, resumed)

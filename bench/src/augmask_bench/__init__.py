@@ -1,6 +1,7 @@
-"""The paper's benchmark as a tool: plans of runs, on any engine, as tables and figures.
+"""The paper's benchmark: plans of runs, baselines, rank tables, figures and theory.
 
-A plan (`plan`) is one TOML file: tables (`data`) x holes x seeds x methods (`methods`).
-Each of its runs (`run`) leaves one small file (`results`); from these come the rank
-tables and the figures. Everything here uses the public parts of the package.
+A plan (`plan`) is a TOML file: tables (`data`) x missingness x seeds x methods
+(`methods`). Each run (`run`) writes one small file (`results`), from which rank tables
+and figures are made. Runs are distributed by Dask (`cluster`), on this machine or on a
+cluster.
 """

@@ -1,4 +1,4 @@
-"""Arrays that runs share through files, which are there whole or not at all."""
+"""Arrays that runs share through cache files, written atomically."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from augmask.errors import DataError
-from augmask.files import written_whole
+from augmask.files import atomic_write
 
 Arrays = dict[str, np.ndarray]
 
 
 def read_arrays(path: Path) -> Arrays | None:
-    """Return what a file holds; None if it is absent, damaged or out of reach."""
+    """Return the arrays of a file; None if it is missing, damaged or unreadable."""
     try:
-        # opened here, because numpy leaves a file open that is no archive
+        # opened here: numpy leaves a file open if it is not an archive
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return dict(stored)
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
@@ -28,13 +28,12 @@ def read_arrays(path: Path) -> Arrays | None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays to a file, and make its folder if need be.
+    """Write arrays to a file, and create its folder if needed.
 
-    A folder that cannot be written to costs time and nothing else: what is shared here
-    can be made again.
+    Errors are ignored: a cache that cannot be written costs time and nothing else.
     """
     with suppress(OSError, DataError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # given a path, numpy would add a suffix of its own
-        with written_whole(path) as part, part.open("wb") as file:
+        # given a path, numpy would append a suffix
+        with atomic_write(path) as part, part.open("wb") as file:
             np.savez_compressed(file, **arrays)

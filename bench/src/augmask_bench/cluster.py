@@ -1,60 +1,310 @@
-"""Many jobs on a Dask cluster, and the fits of an augmenter there too.
+"""Run many jobs with Dask, on this machine or on a cluster.
 
-The scheduler and its workers are the user's: `dask scheduler` on one machine, `dask
-worker tcp://...` on the others (`--resources "GPU=1"` where one job at a time may use a
-GPU). Workers need augmask and its packages in the versions of the client. A worker is
-by default a process that may start no others, with one thread for arithmetic; Dask's
-settings `distributed.worker.daemon` and `distributed.nanny.pre-spawn-environ` say so.
+Locally, `run_locally` starts a `LocalCluster` with one process per worker, so that a
+run that exhausts the memory takes no other run with it. `run_on_cluster` uses a
+scheduler that you started: `dask scheduler` on one machine, `dask worker tcp://...` on
+the others (`--resources "GPU=1"` if one job at a time may use a GPU). Its workers need
+augmask and its dependencies in the client's versions. By default such a worker may not
+start processes and uses one thread for arithmetic; Dask's settings
+`distributed.worker.daemon` and `distributed.nanny.pre-spawn-environ` change that.
 """
 
 from __future__ import annotations
 
-import importlib
 import logging
+import os
+import signal
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import dask
+import distributed
+import joblib
+from dask.tokenize import tokenize
+from distributed.utils import silence_logging_cmgr
 
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
-from augmask_bench.engine import Failure, Job, JobsFailed, Result
 
-# a scheduler must answer within so many seconds
-PATIENCE = 10.0
-# what Dask's client logs, with tracebacks, when the cluster changes under it
-CHATTER = ("distributed.batched", "distributed.client", "distributed.core")
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+# Seconds that a scheduler has to answer.
+CONNECT_TIMEOUT = 10.0
+# Jobs that the message of `JobsFailed` names; its `failures` hold all of them.
+MAX_NAMED = 5
+# Read by torch, LightGBM, XGBoost, numpy and joblib when they are first imported.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+)
+LOCAL_CONFIG = {
+    # augmenters fit columns in processes of their own
+    "distributed.worker.daemon": False,
+    # one job per worker, and no blame for jobs that had not started
+    "distributed.scheduler.worker-saturation": 1.0,
+    "distributed.scheduler.work-stealing": False,
+    # a job that loses its worker is repeated by `_run_jobs`, after all others
+    "distributed.scheduler.allowed-failures": 0,
+    # native code may hold the interpreter lock for longer than any heartbeat
+    "distributed.scheduler.worker-ttl": None,
+}
 
 
 class ClusterLost(AugMaskError):
-    """The scheduler went away, or dropped the jobs, while they were under way."""
+    """The scheduler disappeared, or dropped the jobs, while they were running."""
 
     exit_code = 4
 
 
-def _load(module: str) -> Any:
-    """Import a part of Dask, which not everyone has."""
+@dataclass(frozen=True)
+class Failure(Generic[Job]):
+    """A job without a result: the reason, and the traceback if the call raised."""
+
+    job: Job
+    reason: str
+    trace: str = ""
+
+
+class JobsFailed(AugMaskError):
+    """Some jobs have no result; the results of all others were delivered.
+
+    Examples
+    --------
+    >>> print(JobsFailed([Failure("adult", "ValueError: no rows")], 3))
+    1 of 3 jobs failed, the others are done: adult (ValueError: no rows)
+    """
+
+    exit_code = 4
+
+    def __init__(self, failures: Sequence[Failure[Any]], total: int) -> None:
+        self.failures = tuple(failures)
+        named = [f"{failed.job} ({failed.reason})" for failed in failures[:MAX_NAMED]]
+        if len(failures) > MAX_NAMED:
+            named.append(f"and {len(failures) - MAX_NAMED} more")
+        super().__init__(
+            f"{len(failures)} of {total} jobs failed, the others are done: "
+            + "; ".join(named)
+        )
+        for failed in failures[:MAX_NAMED]:
+            if failed.trace:
+                self.add_note(f"{failed.job}:\n{failed.trace}")
+
+
+# -- jobs on any cluster --------------------------------------------------------
+
+
+def _submit(
+    client: Any,
+    call: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    options: Mapping[str, Any],
+    done: Callable[[Job, Result], None],
+) -> tuple[list[Failure[Job]], list[Failure[Job]]]:
+    """Run each job; return those that raised and those that lost their workers."""
+    raised: list[Failure[Job]] = []
+    lost: list[Failure[Job]] = []
+    # Keys are hashes of the content: if an earlier client was killed and its job still
+    # runs, this client gets that job's result and the cluster does not run it twice.
+    equal_jobs: dict[str, list[Job]] = {}
+    for job in jobs:
+        equal_jobs.setdefault(f"augmask-{tokenize(call, job)}", []).append(job)
+    futures = client.map(
+        call, [same[0] for same in equal_jobs.values()], key=list(equal_jobs), **options
+    )
+    for future in distributed.as_completed(futures, loop=client.loop):  # type: ignore[no-untyped-call]
+        same = equal_jobs[future.key]
+        try:
+            result = future.result()
+        except distributed.CancelledError as error:
+            raise ClusterLost(
+                f"lost the scheduler at {client.scheduler.address} while jobs were "
+                "running; start it and run again: delivered results are kept"
+            ) from error
+        except distributed.KilledWorker as error:
+            deaths = error.allowed_failures + 1
+            reason = (
+                "its worker process died"
+                if deaths == 1
+                else f"{deaths} workers died while running it"
+            )
+            lost += [Failure(job, reason) for job in same]
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            trace = "".join(traceback.format_exception(error))
+            raised += [Failure(job, reason, trace) for job in same]
+        else:
+            for job in same:
+                done(job, result)
+        # workers hold a result until its future is released
+        future.release()
+    return raised, lost
+
+
+def _run_jobs(
+    client: Any,
+    call: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    options: Mapping[str, Any],
+    done: Callable[[Job, Result], None],
+) -> None:
+    """Run all jobs; repeat those that lost their workers once, alone, at the end."""
+    failures, lost = _submit(client, call, jobs, options, done)
+    for first in lost:
+        raised, again = _submit(client, call, [first.job], options, done)
+        failures += raised
+        failures += [
+            Failure(last.job, f"{last.reason}, also when it ran alone")
+            for last in again
+        ]
+    if failures:
+        raise JobsFailed(failures, len(jobs))
+
+
+# -- this machine ---------------------------------------------------------------
+
+
+class _ProcessGroup(distributed.WorkerPlugin):
+    """Make a worker the leader of a process group, and note the group in a folder.
+
+    Ctrl-C in a terminal then reaches the client only, and the client can end what the
+    jobs of a worker started, even if the worker itself is dead.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def setup(self, worker: Any) -> None:
+        del worker
+        if hasattr(os, "setpgid"):
+            os.setpgid(0, 0)
+            (self.folder / str(os.getpid())).touch()
+
+
+@contextmanager
+def _thread_limit(threads: int) -> Iterator[None]:
+    """Limit the threads of processes started meanwhile, and restore the environment."""
+    before = dict(os.environ)
+    for name in THREAD_VARIABLES:
+        value = before.get(name, "")
+        if not (value.isdecimal() and int(value) < threads):
+            os.environ[name] = str(threads)
     try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise UsageError(
-            "a scheduler needs Dask, which is not installed here; "
-            "run: pip install 'augmask[bench]'"
-        ) from None
+        yield
+    finally:
+        # Dask too leaves variables behind
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _stop(cluster: Any, groups: Path) -> None:
+    """End the workers and whatever their jobs started, without waiting for jobs."""
+    for nanny in cluster.workers.values():
+        # or it would start another worker in place of the killed one
+        nanny.close_gracefully()
+    for group in groups.iterdir():
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(int(group.name), signal.SIGKILL)
+    cluster.close()
+
+
+@contextmanager
+def _local_client(n_jobs: int) -> Iterator[Any]:
+    """Give the client of a cluster of `n_jobs` processes on this machine."""
+    threads = max(1, joblib.cpu_count() // n_jobs)
+    with (
+        silence_logging_cmgr(logging.CRITICAL + 1),
+        tempfile.TemporaryDirectory(
+            prefix="augmask-bench-", ignore_cleanup_errors=True
+        ) as scratch,
+        _thread_limit(threads),
+        dask.config.set(LOCAL_CONFIG),
+    ):
+        groups = Path(scratch, "groups")
+        groups.mkdir()
+        cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=n_jobs,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            memory_limit=0,
+            local_directory=scratch,
+            silence_logs=logging.CRITICAL + 1,
+            plugins=(_ProcessGroup(groups),),
+        )
+        try:
+            with distributed.Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                yield client
+        finally:
+            _stop(cluster, groups)
+
+
+def run_locally(
+    call: Callable[[Job], Result],
+    jobs: Sequence[Job],
+    *,
+    n_jobs: int,
+    done: Callable[[Job, Result], None],
+) -> None:
+    """Call `call(job)` for every job in processes of this machine.
+
+    A job that loses its process (killed, out of memory, a crash in native code) is
+    repeated once after all others, alone and in a new process; if the process dies
+    again, the job has failed. A job whose call raises has failed at once.
+
+    Parameters
+    ----------
+    call : callable
+        A function of an importable module, or a `functools.partial` of one.
+    jobs : sequence
+        Picklable; `str(job)` names a job in messages.
+    n_jobs : int
+        Number of worker processes. Each may use its share of the cores,
+        `max(1, cores // n_jobs)` threads. The share does not depend on the number of
+        jobs, so an interrupted grid resumes with the same arithmetic.
+    done : callable
+        `done(job, result)` runs in this process, once for each job with a result, as
+        soon as the result arrives.
+
+    Raises
+    ------
+    JobsFailed
+        After the results of all other jobs were delivered.
+
+    Examples
+    --------
+    >>> import math
+    >>> roots = {}
+    >>> run_locally(math.sqrt, [4.0, 9.0], n_jobs=1, done=roots.__setitem__)
+    >>> roots[4.0], roots[9.0]
+    (2.0, 3.0)
+    """
+    if n_jobs < 1:
+        raise UsageError(f"the number of jobs must be at least 1, got {n_jobs}")
+    if not jobs:
+        return
+    with _local_client(n_jobs) as client:
+        _run_jobs(client, call, jobs, {}, done)
+
+
+# -- a cluster of the user's ----------------------------------------------------
 
 
 @contextmanager
 def _connected(scheduler: str) -> Iterator[Any]:
     """Give a client of the scheduler, or say in one sentence why there is none."""
-    distributed = _load("distributed")
-    loggers = [logging.getLogger(name) for name in CHATTER]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
+    with silence_logging_cmgr(logging.CRITICAL + 1):
         try:
-            client = distributed.Client(
-                scheduler, timeout=PATIENCE, set_as_default=False, name="augmask"
+            client = distributed.Client(  # type: ignore[no-untyped-call]
+                scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False, name="augmask"
             )
         except ValueError as error:
             raise UsageError(
@@ -62,21 +312,18 @@ def _connected(scheduler: str) -> Iterator[Any]:
                 f"tcp://10.0.0.5:8786, got {scheduler!r}: {error}"
             ) from error
         except (OSError, AssertionError) as error:
-            # the assertion is Dask's, about ports that cannot be
+            # Dask asserts that a port is valid
             raise UsageError(
-                f"no Dask scheduler answered at {scheduler} within {PATIENCE:g} "
-                "seconds; start one with `dask scheduler` and give the address that "
-                "it prints"
+                f"no Dask scheduler answered at {scheduler} within "
+                f"{CONNECT_TIMEOUT:g} seconds; start one with `dask scheduler` and "
+                "pass the address that it prints"
             ) from error
         with client:
             yield client
-    finally:
-        for logger, value in zip(loggers, before, strict=True):
-            logger.disabled = value
 
 
 def _check_workers(client: Any, resources: Mapping[str, float]) -> None:
-    """Refuse resources that no worker has: Dask would wait for them without a word."""
+    """Refuse resources that no worker has: Dask would wait for them silently."""
     address = client.scheduler.address
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     wanted = " ".join(f"{name}={amount:g}" for name, amount in resources.items())
@@ -98,51 +345,6 @@ def _check_workers(client: Any, resources: Mapping[str, float]) -> None:
         )
 
 
-def _once(
-    client: Any,
-    call: Callable[[Job], Result],
-    jobs: Sequence[Job],
-    options: Mapping[str, Any],
-    done: Callable[[Job, Result], None],
-) -> tuple[list[Failure[Job]], list[Failure[Job]]]:
-    """Run each job; return those that raised and those that lost their workers."""
-    tokenize = _load("dask.tokenize").tokenize
-    distributed = _load("distributed")
-    raised: list[Failure[Job]] = []
-    lost: list[Failure[Job]] = []
-    # Named by content: if an earlier client was killed and its job still runs, this
-    # client gets that job's result and the cluster does not run it twice.
-    named: dict[str, list[Job]] = {}
-    for job in jobs:
-        named.setdefault(f"augmask-{tokenize(call, job)}", []).append(job)
-    futures = client.map(
-        call, [same[0] for same in named.values()], key=list(named), **options
-    )
-    for future in distributed.as_completed(futures, loop=client.loop):
-        same = named[future.key]
-        try:
-            result = future.result()
-        except distributed.CancelledError as error:
-            raise ClusterLost(
-                f"the scheduler at {client.scheduler.address} went away in the middle "
-                "of the jobs; start it again, then run again: what was delivered is "
-                "kept"
-            ) from error
-        except distributed.KilledWorker as error:
-            reason = f"{error.allowed_failures + 1} workers died while running it"
-            lost += [Failure(job, reason) for job in same]
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            trace = "".join(traceback.format_exception(error))
-            raised += [Failure(job, reason, trace) for job in same]
-        else:
-            for job in same:
-                done(job, result)
-        # a result is kept on its worker for as long as somebody asks for it
-        future.release()
-    return raised, lost
-
-
 def run_on_cluster(
     call: Callable[[Job], Result],
     jobs: Sequence[Job],
@@ -154,76 +356,68 @@ def run_on_cluster(
 ) -> None:
     """Call `call(job)` for every job on the workers of a Dask scheduler.
 
-    Results come back to this process, so workers need no file system in common with
-    it. What a job names, such as a data file, each worker must be able to reach
-    itself, under the same path or through `AUGMASK_DATA` in its own environment.
+    Results come back to this process, so workers need not share a file system with
+    it. Each worker must be able to read the data files that a job names, under the
+    same path or through `AUGMASK_DATA` in its own environment.
 
     When a worker dies the scheduler gives its jobs to others, up to its setting
-    `distributed.scheduler.allowed-failures`, 3. It blames all jobs that the worker
-    held, also those that had not begun; so a job that is given up there runs once
-    more after all others, alone, and only then has it failed.
+    `distributed.scheduler.allowed-failures`, 3. It blames all jobs assigned to the
+    worker, even those that had not started; a job that it gives up is therefore
+    repeated once after all others, alone, before it counts as failed.
 
     Parameters
     ----------
     call : callable
         A function of a module that workers can import, or a partial of one. If a
-        worker dies with a result that was not yet fetched, the job is run again, so
-        the call must bear that; `done` still sees one result.
+        worker dies with a result that was not fetched yet, the job runs again, so
+        running it twice must do no harm; `done` still receives one result.
     jobs : sequence
-        What can be pickled; `str(job)` names a job in messages.
+        Picklable; `str(job)` names a job in messages.
     scheduler : str
         Address as `dask scheduler` prints it, such as `tcp://10.0.0.5:8786`.
     resources : mapping, optional
-        What a job takes of a worker while it runs, such as `{"GPU": 1}`.
+        Resources of a worker that a running job occupies, such as `{"GPU": 1}`.
     retries : int
         How often a job whose call raises is tried again.
     done : callable
-        `done(job, result)` runs in this process, once for each job that has a result,
-        as it comes.
+        `done(job, result)` runs in this process, once for each job with a result, as
+        soon as the result arrives.
 
     Raises
     ------
     JobsFailed
-        After all other jobs were delivered.
+        After the results of all other jobs were delivered.
     ClusterLost
-        If the scheduler goes away; what was delivered is delivered. Ctrl-C too leaves
-        only the jobs running that workers had begun.
+        If the scheduler disappears; results delivered before are kept. After this and
+        after Ctrl-C, workers finish the jobs that they have started.
     UsageError
         If no scheduler answers, or no worker has the resources.
     """
     options = {"retries": retries, "resources": dict(resources or {})}
     with _connected(scheduler) as client:
         _check_workers(client, resources or {})
-        failures, lost = _once(client, call, jobs, options, done)
-        for first in lost:
-            raised, again = _once(client, call, [first.job], options, done)
-            failures += raised
-            failures += [Failure(x.job, f"{x.reason}, also alone") for x in again]
-    if failures:
-        raise JobsFailed(failures, len(jobs))
+        _run_jobs(client, call, jobs, options, done)
 
 
 @contextmanager
 def on_cluster(scheduler: str) -> Iterator[None]:
-    """Let the per-column fits of augmenters run on a Dask cluster meanwhile.
+    """Context manager: run the per-column fits of augmenters on a Dask cluster.
 
     `with on_cluster("tcp://10.0.0.5:8786"): filled, observed = augment(df)` sends each
-    fit of a column, with the table it needs, to a worker; draws are the same bit for
-    bit on like machines. Tables that are fitted in less time than it takes to start
-    processes stay here, as do fits with `n_jobs=1`.
+    fit of a column, with the table it needs, to a worker; on similar machines the
+    augmented values are the same bit for bit. Tables too small to be worth starting
+    processes are fitted here, as are fits with `n_jobs=1`.
 
-    A fit whose worker dies is run again on another. joblib, which carries the fits,
-    does not hear of one that is given up because it killed several workers, and
-    waits: give workers memory for a table of the size at hand.
+    A fit whose worker dies is run again on another. If a fit kills several workers the
+    scheduler gives it up, but joblib is not told and waits: give workers enough memory
+    for the table.
     """
-    import joblib
-
     with (
         _connected(scheduler) as client,
         joblib.parallel_config(backend="dask", client=client),
         warnings.catch_warnings(),
     ):
-        # The table travels inside each fit on purpose: data that is sent once, as this
+        # The table is part of each fit on purpose: data that is sent once, as this
         # warning advises, is lost with the worker that holds it.
         warnings.filterwarnings("ignore", message="Sending large graph")
         yield

@@ -1,7 +1,7 @@
-"""A table of the benchmark: the paper's by name, anyone's by path, and its split.
+"""The tables of the benchmark: the paper's by name, your own by path; and the split.
 
-`Source` says which table is meant, and `load` reads it. The protocol compares synthetic
-rows with a known truth, so rows that already have holes are left out.
+`Source` names a table and `load` reads it. The benchmark compares synthetic rows with a
+known truth, so rows that are already incomplete are dropped.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from augmask.table.schema import CATEGORICAL, LEARNED, NUMERIC
 from augmask_bench.public import known_tables, level_texts, public_table, roles
 
 TASKS = ("classification", "regression")
-FEWEST_ROWS = 50
-# What a row becomes by its place in a shuffled class: 60 % train, 20 % validation and
-# 20 % test of every class, as nearly as its size allows.
+MIN_ROWS = 50
+# Parts of the rows of a shuffled class, in turn: 60 % train, 20 % validation and 20 %
+# test of every class, as nearly as its size allows.
 PARTS = ("train", "validation", "train", "test", "train")
-# Where the original is, and how it reads, does not change what the table says.
-ABOUT_THE_FILE = ("url", "members", "header", "skip", "comment", "rstrip")
+# Keys of `tables.toml` that do not change the contents of a table.
+FILE_KEYS = ("url", "members", "header", "skip", "comment", "rstrip")
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A complete table with its roles.
+    """A complete table with the roles of its columns.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        Without holes, identifiers and constant columns.
+        Without missing values, identifiers and constant columns.
     kinds : dict
         The kind of every column, as a schema: integer, float, datetime, category or
         boolean.
     target, task : str
-        What MLE predicts, and how.
+        What MLE predicts, and the kind of prediction.
     """
 
     frame: pd.DataFrame
@@ -67,24 +67,24 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Source:
-    """Which table.
+    """A table by name or path.
 
     Parameters
     ----------
     name : str
-        A name of `tables.toml`, or how a table of one's own is called in results.
+        A name in `tables.toml`, or the name of your own table in results.
     path : str, optional
-        The file of a table of one's own.
+        The file of your own table.
     target : str
-        The column to predict; known for a table of `tables.toml`.
+        The column to predict; known for tables of `tables.toml`.
     task : str
-        `classification` or `regression`; by the kind of the target if empty.
+        `classification` or `regression`; inferred from the target if empty.
     drop : tuple of str
-        Columns to leave out.
+        Columns to drop.
     kinds : tuple of (column, kind)
-        What to believe about columns instead of what is inferred.
+        Kinds of columns that override the inferred ones.
     rows : int, optional
-        A random part of so many rows, always the same ones.
+        Number of rows of a random subset, always the same one.
 
     Examples
     --------
@@ -112,26 +112,26 @@ class Source:
         if self.task and self.task not in TASKS:
             hint = did_you_mean(self.task, TASKS)
             raise UsageError(f"there is no task {self.task!r}{hint}")
-        if self.rows is not None and self.rows < FEWEST_ROWS:
+        if self.rows is not None and self.rows < MIN_ROWS:
             raise UsageError(
-                f"rows of the table {self.name!r} must be at least {FEWEST_ROWS}, "
+                f"rows of the table {self.name!r} must be at least {MIN_ROWS}, "
                 f"got {self.rows}"
             )
 
     def digest(self) -> str:
-        """Return a hash of the contents, not of the file that holds them.
+        """Return a hash of the contents, not of the file.
 
-        A table of one's own, or a made one, is read for it. A public table need not be
-        at hand: its entry is hashed, with the fingerprint that its contents are
-        compared with whenever they are read. (The entry of the full News knows a size
-        only.)
+        Your own tables and generated ones are read for it. Public tables need not be
+        downloaded: their entry is hashed, with the fingerprint that is compared with
+        the contents whenever they are read. (The entry of the full News table has a
+        size only.)
         """
         if self.path is not None:
             file = Path(self.path)
             if not file.is_file():
                 raise DataError(f"no such file: {file}")
-            written = file.stat()
-            return _digest_of_file(self, written.st_mtime_ns, written.st_size)
+            stat = file.stat()
+            return _digest_of_file(self, stat.st_mtime_ns, stat.st_size)
         entry = known_tables()[self.name]
         if "made_by" in entry:
             return _digest(self)
@@ -139,7 +139,7 @@ class Source:
             key: getattr(self, key) for key in ("target", "task", "drop", "rows")
         }
         facts["kinds"] = sorted(self.kinds)
-        used = {k: v for k, v in entry.items() if k not in ABOUT_THE_FILE}
+        used = {k: v for k, v in entry.items() if k not in FILE_KEYS}
         facts |= {"table": self.name, "entry": used}
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -152,22 +152,22 @@ class Source:
         else:
             frame = read_frame(self.path)
         target = self.target or str(entry["target"])
-        frame = frame.drop(columns=_present(frame, self.drop, self.name))
-        _present(frame, [target], self.name)
+        frame = frame.drop(columns=_check_columns(frame, self.drop, self.name))
+        _check_columns(frame, [target], self.name)
         kinds = _kinds(frame, entry, dict(self.kinds))
         task = self.task or entry.get("task") or _task_of(kinds[target])
         if task == "classification" and kinds[target] in NUMERIC:
             kinds[target] = "category"
         if task == "regression" and kinds[target] in CATEGORICAL:
             raise DataError(
-                f"regression needs a numeric target, {target!r} of the table "
-                f"{self.name!r} is {kinds[target]}; declare its kind or task"
+                f"regression needs a numeric target, but {target!r} of the table "
+                f"{self.name!r} is {kinds[target]}; set its kind or the task"
             )
         used = [c for c, kind in kinds.items() if kind in LEARNED]
         if target not in used:
             raise DataError(
-                f"the target {target!r} of the table {self.name!r} is {kinds[target]}: "
-                "there is nothing to predict; name another"
+                f"the target {target!r} of the table {self.name!r} is {kinds[target]} "
+                "and cannot be predicted; choose another"
             )
         frame = _complete(frame[used], self.name)
         if self.rows is not None and self.rows < len(frame):
@@ -177,7 +177,7 @@ class Source:
 
 
 def _exact(column: pd.Series, kind: str) -> bytes:
-    """Return all that a column says, whatever it was read from."""
+    """Return the values of a column as bytes that do not depend on the file format."""
     if kind == "datetime":
         return json.dumps([str(pd.Timestamp(value)) for value in column]).encode()
     if kind in CATEGORICAL or not pd.api.types.is_numeric_dtype(column):
@@ -187,9 +187,9 @@ def _exact(column: pd.Series, kind: str) -> bytes:
 
 
 def _digest(source: Source) -> str:
-    """Return the hash of a table as it is learned from, with its roles."""
+    """Return the hash of a table as it is used, with the roles of its columns."""
     with warnings.catch_warnings():
-        # they are told when the table is read to be used
+        # they are shown when the table is loaded
         warnings.simplefilter("ignore", AugMaskWarning)
         data = source.load()
     roles_of = [data.target, data.task, list(data.kinds.items())]
@@ -201,15 +201,15 @@ def _digest(source: Source) -> str:
 
 @lru_cache(maxsize=64)
 def _digest_of_file(source: Source, changed: int, size: int) -> str:
-    """Return the hash of a file's table; read again when the file was written again."""
+    """Return the hash of a file's table; it is read again if the file changed."""
     del changed, size
     return _digest(source)
 
 
-def _present(
+def _check_columns(
     frame: pd.DataFrame, names: list[str] | tuple[str, ...], table: str
 ) -> list[str]:
-    """Return the names if the table has them all."""
+    """Return the names if the table has all of them."""
     for name in names:
         if name not in frame.columns:
             hint = did_you_mean(name, map(str, frame.columns))
@@ -218,19 +218,19 @@ def _present(
 
 
 def _kinds(
-    frame: pd.DataFrame, entry: Mapping[str, Any], given: Mapping[str, str]
+    frame: pd.DataFrame, entry: Mapping[str, Any], overrides: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the kind of every column: by its role if that is known, else inferred."""
     known = roles(frame, entry)
-    believed = dict(given)
+    kinds = dict(overrides)
     if known is not None:
         numeric, categorical = known
         for name in numeric:
-            whole = bool((frame[name] == frame[name].round()).all())
-            believed.setdefault(name, "integer" if whole else "float")
+            integer = bool((frame[name] == frame[name].round()).all())
+            kinds.setdefault(name, "integer" if integer else "float")
         for name in categorical:
-            believed.setdefault(name, "category")
-    return {c.name: c.kind for c in infer_schema(frame, believed)}
+            kinds.setdefault(name, "category")
+    return {c.name: c.kind for c in infer_schema(frame, kinds)}
 
 
 def _task_of(kind: str) -> str:
@@ -238,34 +238,35 @@ def _task_of(kind: str) -> str:
 
 
 def _complete(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the rows without holes; say so if any were left out."""
-    whole = frame.dropna().reset_index(drop=True)
-    if len(whole) < FEWEST_ROWS:
+    """Return the complete rows; warn if any were dropped."""
+    complete = frame.dropna().reset_index(drop=True)
+    if len(complete) < MIN_ROWS:
         raise DataError(
-            f"the benchmark hides cells of complete rows, at least {FEWEST_ROWS} of "
-            f"them, and the table {name!r} has {len(whole)}; drop columns with holes"
+            f"the benchmark needs at least {MIN_ROWS} complete rows, the table "
+            f"{name!r} has {len(complete)}; drop incomplete columns with `drop`"
         )
-    if len(whole) < len(frame):
+    if len(complete) < len(frame):
         warnings.warn(
-            f"{len(frame) - len(whole):,} of {len(frame):,} rows of the table {name!r} "
-            "have holes already and are left out: their truth is not known",
+            f"dropping {len(frame) - len(complete):,} of {len(frame):,} rows of the "
+            f"table {name!r}: they have missing values, whose truth is not known",
             AugMaskWarning,
             stacklevel=3,
         )
-    return whole
+    return complete
 
 
 def split(
     frame: pd.DataFrame, by: str | None, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return 60 % of the rows to train and 20 % to test on; the rest is validation.
+    """Return 60 % of the rows for training and 20 % for testing.
+
+    The other 20 % are for validation and are not used.
 
     Parameters
     ----------
     frame : pandas.DataFrame
     by : str, optional
-        A categorical column whose classes are split alike; a class of one row is no
-        error.
+        A categorical column to stratify by; a class may have a single row.
     seed : int
 
     Examples

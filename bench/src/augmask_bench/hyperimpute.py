@@ -1,7 +1,7 @@
 """HyperImpute, through the package of that name (Jarrett et al. 2022).
 
-Imputation column by column with models chosen anew in every round. It is imported only
-when the rule `hyperimpute` is asked for.
+Imputation column by column, with models selected again in every round. The package is
+imported only when the augmenter `hyperimpute` is used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from augmask.augmentation.moments import write_missing
-from augmask.errors import NotFittedError
-from augmask_bench.peers import contained, require
+from augmask.errors import not_fitted
+from augmask_bench.peers import isolated, require
 
 if TYPE_CHECKING:
     from augmask.progress import Progress
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 40
 
-# As on a machine without a GPU; with one the package would add networks to both.
+# The package's choice without a GPU; with a GPU it would add networks to both.
 CLASSIFIERS = ["random_forest", "logistic_regression", "xgboost", "catboost"]
 REGRESSIONS = [
     "random_forest_regressor",
@@ -32,36 +32,36 @@ REGRESSIONS = [
 
 
 class _OutOfTime(Exception):
-    """Raised inside the package to end its rounds."""
+    """Raised inside the package to stop its rounds."""
 
 
-def _filled(table: Table, x: FloatArray) -> Table:
-    """Return a table with what was imputed; codes are rounded to known ones."""
+def _imputed_table(table: Table, x: FloatArray) -> Table:
+    """Return the table with imputed values; codes are rounded and clipped."""
     n_num = table.layout.n_num
-    holes = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
+    imputed = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
     codes = [
         np.clip(np.rint(column), 0, card - 1).astype(np.int64)
-        for column, card in zip(holes[n_num:], table.layout.cards, strict=True)
+        for column, card in zip(imputed[n_num:], table.layout.cards, strict=True)
     ]
-    return write_missing(table, holes[:n_num], codes)
+    return write_missing(table, imputed[:n_num], codes)
 
 
 class HyperImpute:
-    """The package's imputer with its defaults; one deterministic fill.
+    """The package's imputer with its defaults; one deterministic imputation.
 
-    Categories enter as codes. The package classifies columns of fewer than five
-    different values and regresses the others, so codes come back rounded and clipped
-    to 0 .. K_j - 1.
+    Categories are passed as codes. The package treats columns of fewer than five
+    distinct values as classification and the others as regression, so codes are rounded
+    and clipped to 0 .. K_j - 1.
 
     Parameters
     ----------
     seconds : float, optional
-        What the rounds may take; they end with the one in which that has passed.
+        Time limit, checked after every round.
 
     Attributes
     ----------
     rounds_ : int
-        Rounds done.
+        Rounds completed.
     """
 
     stochastic: ClassVar[bool] = False
@@ -74,11 +74,11 @@ class HyperImpute:
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
-        """Run the imputer; the completion is kept for `draw`."""
+        """Run the imputer and keep its completion for `draw`."""
         require(self.package)
         self.table_, self.rounds_ = table, 0
         seed = int(rng.integers(2**31))
-        self.filled_ = (
+        self.completed_ = (
             table if table.observed.all() else self._imputed(table, seed, progress)
         )
         if progress is not None:
@@ -86,11 +86,11 @@ class HyperImpute:
         return self
 
     def draw(self, rng: np.random.Generator) -> Table:
-        """Return the one completion there is."""
+        """Return the completion."""
         del rng
-        if not hasattr(self, "filled_"):
-            raise NotFittedError("Call fit before draw: nothing was imputed yet.")
-        return self.filled_
+        if not hasattr(self, "completed_"):
+            raise not_fitted(self)
+        return self.completed_
 
     def _imputed(self, table: Table, seed: int, progress: Progress | None) -> Table:
         import pandas as pd
@@ -98,7 +98,7 @@ class HyperImpute:
         x = np.concatenate([table.num, table.cat], axis=1, dtype=np.float64)
         x[~table.observed] = np.nan
         frame = pd.DataFrame(x, columns=[str(j) for j in range(x.shape[1])])
-        began = time.monotonic()
+        start = time.monotonic()
         last = frame
 
         def before_round(done: int, filled: Any) -> None:
@@ -109,12 +109,12 @@ class HyperImpute:
             if (
                 self.seconds is not None
                 and done
-                and time.monotonic() - began > self.seconds
+                and time.monotonic() - start > self.seconds
             ):
                 raise _OutOfTime
 
-        # Copies on write, a choice before pandas 3, would undo its assignments too.
-        with contained(seed), pd.option_context("mode.copy_on_write", False):
+        # copy-on-write, optional before pandas 3, would undo its assignments
+        with isolated(seed), pd.option_context("mode.copy_on_write", False):
             from hyperimpute.plugins.imputers import Imputers
 
             imputer = Imputers().get(
@@ -139,4 +139,4 @@ class HyperImpute:
                 self.rounds_ += 1
             except _OutOfTime:
                 pass
-        return _filled(table, last.to_numpy(np.float64))
+        return _imputed_table(table, last.to_numpy(np.float64))

@@ -1,8 +1,8 @@
-"""The rank table on a screen, in Markdown, as CSV and in LaTeX as the paper sets it.
+"""The rank table as text for a terminal, Markdown, CSV, and LaTeX as in the paper.
 
-The screen shows what fits about eighty columns: average ranks and the Δ of the summary.
-Markdown and LaTeX add standard deviations and every Δ, the CSV has all digits and all
-tests.
+The terminal shows what fits in about eighty columns: average ranks and the Δ of the
+summary. Markdown and LaTeX add standard deviations and every Δ, the CSV has all digits
+and all tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from augmask_bench.ranks import BLOCK, SUMMARY, TITLES, RankTable
 from augmask_bench.significance import Gains
 
 WIDTH = 80
-# What the screen and the paper write for a metric.
+# Titles of metrics in a terminal and in LaTeX.
 SHORT = {**TITLES, "alpha_precision": "α-Prec.", "beta_recall": "β-Rec."}
 TEX = {
     **TITLES,
@@ -39,7 +39,7 @@ _TEX_SPECIAL = {
 
 
 def tex_escape(text: str) -> str:
-    r"""Return a text that LaTeX prints as it stands.
+    r"""Return a text with LaTeX's special characters escaped.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def _markdown_escape(text: str) -> str:
 
 
 def scenarios(table: RankTable) -> str:
-    """Return what the blocks are: "6 datasets × 5 missing ratios × 3 seeds"."""
+    """Return the blocks in words: "6 datasets × 5 missing ratios × 3 seeds"."""
     counts = {name: table.ranks.index.unique(name).size for name in BLOCK}
     product = 1
     for count in counts.values():
@@ -94,12 +94,12 @@ def _mark(gains: Gains | None, method: str, metric: str) -> str:
 
 
 def _is_bold(table: RankTable, gains: Gains | None) -> pd.DataFrame:
-    """Return which cells are bold: Gains as in the paper, without tests the best."""
+    """Return the cells in bold: Gains as in the paper, the best without tests."""
     mean = table.mean
     if gains is None or gains.tests.empty:
         return mean.eq(mean.min())
-    found = gains.tests["mark"].eq("gain").unstack("metric")
-    return found.reindex(index=mean.index, columns=mean.columns, fill_value=False)
+    gained = gains.tests["mark"].eq("gain").unstack("metric")
+    return gained.reindex(index=mean.index, columns=mean.columns, fill_value=False)
 
 
 def _bold_means(gains: Gains | None) -> str:
@@ -113,7 +113,7 @@ def _p(value: float) -> str:
 
 
 def _tested(gains: Gains) -> list[list[str]]:
-    """Return the tests of the summary rank, at both levels, as cells of `TESTED`."""
+    """Return the tests of the summary rank as rows of the columns `TESTED`."""
     return [
         [
             str(method),
@@ -129,7 +129,7 @@ def _tested(gains: Gains) -> list[list[str]]:
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells as text, the first column to the left."""
+    """Return rows of cells as aligned text, the first column to the left."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return [
         "  ".join(
@@ -146,13 +146,13 @@ def terminal(table: RankTable, gains: Gains | None = None) -> str:
     failed = table.methods["failed"]
     tested = gains is not None and not gains.tests.empty
     has_delta, has_failed = bool(delta.notna().any()), bool((failed > 0).any())
-    # Room for marks keeps the points of numbers in line.
-    room = 2 if tested else 0
+    # padding for marks keeps decimal points aligned
+    padding = 2 if tested else 0
     head = ["", *(SHORT[metric] for metric in table.metrics)]
     lines = [head + ["Δ"] * has_delta + ["failed"] * has_failed]
     for method in mean.index:
         cells = [
-            f"{mean.loc[method, metric]:.1f}{_mark(gains, method, metric):<{room}}"
+            f"{mean.loc[method, metric]:.1f}{_mark(gains, method, metric):<{padding}}"
             for metric in table.metrics
         ]
         if has_delta:
@@ -173,8 +173,8 @@ def terminal(table: RankTable, gains: Gains | None = None) -> str:
 
 
 def _piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return ["| " + " | ".join(line) + " |" for line in (head, rule, *lines)]
+    separator = ["---", *["---:"] * (len(head) - 1)]
+    return ["| " + " | ".join(line) + " |" for line in (head, separator, *lines)]
 
 
 def markdown(table: RankTable, gains: Gains | None = None) -> str:
@@ -210,27 +210,27 @@ def markdown(table: RankTable, gains: Gains | None = None) -> str:
 
 
 def long_table(table: RankTable, gains: Gains | None = None) -> pd.DataFrame:
-    """Return one line a method and metric, with every number unrounded."""
+    """Return one row per method and metric, with unrounded numbers."""
     parts = {"rank": table.mean, "sd": table.sd, "delta": table.delta}
     long = pd.DataFrame({name: part.T.unstack() for name, part in parts.items()})
     about = table.methods.loc[long.index.get_level_values("method")]
     about = about.drop(columns="base").set_axis(long.index)
-    found = [about, long]
+    frames = [about, long]
     if gains is not None and not gains.tests.empty:
-        found.append(gains.tests.assign(against=gains.rival).reindex(long.index))
-    whole = pd.concat(found, axis=1).reset_index()
-    whole.insert(0, "mechanism", table.mechanism)
-    whole.insert(1, "blocks", table.blocks)
-    return whole
+        frames.append(gains.tests.assign(against=gains.rival).reindex(long.index))
+    table_of_all = pd.concat(frames, axis=1).reset_index()
+    table_of_all.insert(0, "mechanism", table.mechanism)
+    table_of_all.insert(1, "blocks", table.blocks)
+    return table_of_all
 
 
 def csv(table: RankTable, gains: Gains | None = None) -> str:
-    """Return `long_table` as CSV; numbers are read back as they were."""
+    """Return `long_table` as CSV, with numbers at full precision."""
     return str(long_table(table, gains).to_csv(index=False, lineterminator="\n"))
 
 
 def _tex_name(table: RankTable, method: str) -> str:
-    """Return a method's first cell: variants hang under their NoAug."""
+    """Return a method's first cell; variants are indented below their NoAug."""
     base = table.methods.loc[method, "base"]
     if base:
         stem = base.removesuffix("NoAug")
@@ -281,7 +281,7 @@ def _tex_body(table: RankTable, gains: Gains | None) -> list[str]:
     for title, methods in groups:
         if not methods:
             continue
-        # One group needs no name.
+        # a single group needs no title
         if aware.any() and not aware.all():
             lines += [
                 r"\midrule",
@@ -295,22 +295,22 @@ def _tex_body(table: RankTable, gains: Gains | None) -> list[str]:
 
 
 def _tex_head(metrics: Sequence[str]) -> list[str]:
-    """Return the three lines of headings: group, metric, Rank and Δ."""
+    """Return the three header lines: group, metric, Rank and Δ."""
     quality = sum(metric not in ("mle", SUMMARY) for metric in metrics)
-    groups, rules, at = [""], [], 2
+    groups, lines, at = [""], [], 2
     for title, many in (
         ("Generative Quality", quality),
         ("Utility", "mle" in metrics),
     ):
         if many:
             groups.append(rf"\multicolumn{{{2 * many}}}{{c}}{{\textbf{{{title}}}}}")
-            rules.append(rf"\cmidrule(lr){{{at}-{at + 2 * many - 1}}}")
+            lines.append(rf"\cmidrule(lr){{{at}-{at + 2 * many - 1}}}")
             at += 2 * many
     groups.append(r"\multicolumn{2}{c}{}")
     names = [rf"\multicolumn{{2}}{{c}}{{\textbf{{{TEX[name]}}}}}" for name in metrics]
     return [
         " & ".join(groups) + r" \\",
-        "".join(rules),
+        "".join(lines),
         " & ".join([r"\textbf{Method}", *names]) + r" \\",
         " & ".join(["", *[r"Rank & $\Delta$"] * len(metrics)]) + r" \\",
     ]
@@ -319,7 +319,7 @@ def _tex_head(metrics: Sequence[str]) -> list[str]:
 def latex(table: RankTable, gains: Gains | None = None) -> str:
     """Return the table as the paper sets it.
 
-    It takes the packages booktabs, graphicx, amssymb and xcolor with its option table.
+    It needs the packages booktabs, graphicx, amssymb and xcolor with the option table.
     """
     failed = table.methods["failed"]
     broken = [f"{name} {count}" for name, count in failed[failed > 0].items()]

@@ -1,8 +1,8 @@
-"""Methods: a generator by name, a strategy for its holes, and its settings.
+"""Methods: a generator by name, a strategy for missing values, and settings.
 
-A generator (`generator`) is registered under a name; from then on it can be named in a
-plan. Known from the start are the paper's baselines, the three diffusion backbones and
-`fill`, the augmenter alone.
+Plans name generators by the name under which they are registered: the paper's
+baselines, the three diffusion backbones, `fill` (an augmenter alone), and those that
+you add with `register`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ from augmask.errors import UsageError, did_you_mean
 from augmask_bench.augmentation_cache import (
     augmenter_settings,
     augmenter_version,
-    bent,
-    rule_lacks,
+    perturbed_augmenter,
+    why_augmenter_unavailable,
 )
-from augmask_bench.backbones import BACKBONES
-from augmask_bench.baseline_generators import BASELINES
-from augmask_bench.generator import Generator, Made, Request
+from augmask_bench.generators import (
+    BACKBONES,
+    BASELINES,
+    Generated,
+    Generator,
+    Request,
+)
 
-NAMES_IN_PRINT = {
+DISPLAY_NAMES = {
     **{"zero": "Zero", "mean": "Mean", "noise": "Noise"},
     "hyperimpute": "HyperImpute",
 }
@@ -38,22 +42,22 @@ class Method:
     ----------
     generator : str
     strategy : str
-        `NoAug`, `AugFull`, `AugMask`, a name of one's own, or empty for a generator
-        that handles holes itself.
+        `NoAug`, `AugFull`, `AugMask`, a name that you choose, or empty for a generator
+        that handles missing values itself.
     augmenter : str
-        The rule that fills holes; empty if none is used.
+        Empty if none is used.
     supervise : str
-        Cells that the loss counts; empty where that is no choice.
+        Cells that the loss counts; empty if the generator offers no choice.
     completions : str
-        How many completions are trained on; `one` as in the paper.
+        How many completions to train on; `one` as in the paper.
     eta, lam : float, optional
-        Context bias and stochasticity of a bent LightGBM rule.
+        Context bias and stochasticity of a perturbed LightGBM augmenter.
     preset : str
         Sizes and budgets of a backbone or baseline.
     options : tuple of (name, value)
-        Single settings that differ.
+        Settings that differ from the preset.
     label : str
-        How results call it.
+        Its name in results.
     """
 
     generator: str
@@ -68,35 +72,35 @@ class Method:
     label: str = ""
 
     def identity(self) -> dict[str, Any]:
-        """Return all that decides about the rows, and no names.
+        """Return everything that determines the rows, and no display names.
 
-        Presets and defaults are written out, so that a run is done again when one of
-        them changes; for what no setting says there are the versions.
+        Presets and defaults are resolved, so that a run is repeated when one of them
+        changes; changes of code are tracked by the declared versions.
         """
         generator = find_generator(self.generator)
-        knobs = ("generator", "augmenter", "supervise", "completions")
+        names = ("generator", "augmenter", "supervise", "completions")
         fill: dict[str, Any] = {}
         if self.augmenter:
-            augmenter = bent(self.augmenter, self.eta, self.lam)
+            augmenter = perturbed_augmenter(self.augmenter, self.eta, self.lam)
             fill = {
                 "version": augmenter_version(augmenter),
                 "settings": augmenter_settings(augmenter),
             }
         return {
-            **{name: getattr(self, name) for name in knobs},
+            **{name: getattr(self, name) for name in names},
             "version": generator.version,
             "settings": dict(generator.settings(self)),
             "fill": fill,
         }
 
     def why_unavailable(self, device: str = "auto") -> str:
-        """Return why it cannot run here, in words; empty if it can."""
+        """Return why it cannot run here; an empty text if it can."""
         reason = find_generator(self.generator).why_unavailable(device)
-        return reason or rule_lacks(self.augmenter)
+        return reason or why_augmenter_unavailable(self.augmenter)
 
 
-def _filled(request: Request) -> Made:
-    return Made(request.table)
+def _augmented_table(request: Request) -> Generated:
+    return Generated(request.table)
 
 
 def _no_options(method: Method) -> None:
@@ -106,12 +110,12 @@ def _no_options(method: Method) -> None:
         )
 
 
-FILL = Generator("fill", "fill", _filled, complete=True, check=_no_options)
+FILL = Generator("fill", "fill", _augmented_table, complete=True, check=_no_options)
 GENERATORS = {known.name: known for known in (*BASELINES, *BACKBONES, FILL)}
 
 
 def register(generator: Generator) -> Generator:
-    """Make a generator known by its name; a later one of that name replaces it."""
+    """Register a generator under its name; it replaces an earlier one of that name."""
     GENERATORS[generator.name] = generator
     return generator
 
@@ -133,30 +137,30 @@ def find_generator(name: str) -> Generator:
     return GENERATORS[name]
 
 
-# -- from the words of a plan -------------------------------------------------------
+# -- methods as plans write them ------------------------------------------------
 
 
-def in_print(augmenter: str) -> str:
-    """Return a rule's name as papers print it.
+def display_name(augmenter: str) -> str:
+    """Return an augmenter's name as the paper prints it.
 
     Examples
     --------
-    >>> in_print("lgbm-s"), in_print("mean")
+    >>> display_name("lgbm-s"), display_name("mean")
     ('LGBM-S', 'Mean')
     """
-    return NAMES_IN_PRINT.get(augmenter, augmenter.upper())
+    return DISPLAY_NAMES.get(augmenter, augmenter.upper())
 
 
 def _label(method: Method, generator: Generator) -> str:
-    """Return a name that tells a method from the others of a usual plan."""
+    """Return a label that names what differs from the usual method."""
     if generator.complete and not generator.strategies:
-        name = f"{generator.label}: {in_print(method.augmenter)}"
+        name = f"{generator.label}: {display_name(method.augmenter)}"
     else:
         name = generator.label + (f" + {method.strategy}" if method.strategy else "")
     usual = STRATEGIES.get(method.strategy, (method.augmenter, method.supervise))
     extra = []
     if usual[0] != method.augmenter:
-        extra.append(in_print(method.augmenter))
+        extra.append(display_name(method.augmenter))
     if method.completions != "one":
         extra.append(method.completions)
     if method.eta is not None or method.lam is not None:
@@ -166,7 +170,7 @@ def _label(method: Method, generator: Generator) -> str:
 
 
 def complete_method(method: Method) -> Method:
-    """Return a method with what its strategy implies filled in, or raise.
+    """Return the method with the settings that its strategy implies, or raise.
 
     Examples
     --------
@@ -182,24 +186,24 @@ def complete_method(method: Method) -> Method:
         if method.strategy not in known and not own:
             hint = did_you_mean(method.strategy, known)
             raise UsageError(
-                f"{generator.label} has no strategy {method.strategy!r}{hint}; one of "
-                "your own names its augmenter and what it supervises"
+                f"{generator.label} has no strategy {method.strategy!r}{hint}; to "
+                "define your own, set augmenter and supervise"
             )
         usual = known.get(method.strategy, ("", ""))
         augmenter, supervise = augmenter or usual[0], supervise or usual[1]
     elif method.strategy or supervise:
         raise UsageError(
             f"{generator.label} takes no strategy, got "
-            f"{method.strategy or supervise!r}; leave it out"
+            f"{method.strategy or supervise!r}; remove it"
         )
     if augmenter:
-        bent(augmenter, method.eta, method.lam)
+        perturbed_augmenter(augmenter, method.eta, method.lam)
     if generator.complete and not augmenter:
-        raise UsageError(f"{generator.label} takes complete tables: name an augmenter")
+        raise UsageError(f"{generator.label} needs complete tables: set augmenter")
     if generator.complete and supervise == "observed":
         raise UsageError(
-            f"{generator.label} takes complete tables and counts every cell, got "
-            "supervise = 'observed'; use 'all'"
+            f"{generator.label} counts every cell in its loss, got supervise = "
+            "'observed'; use 'all'"
         )
     if supervise and supervise not in SUPERVISE:
         raise UsageError(f"supervise must be one of {SUPERVISE}, got {supervise!r}")

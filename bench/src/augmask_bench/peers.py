@@ -1,8 +1,8 @@
-"""Peers' own packages: with which libraries they work, and a room to run them in.
+"""Packages of other authors: the library versions they work with, and isolation.
 
-Some of them break without a word on libraries that pip installs beside them, so each
-says here what it was found to need. All of them draw from global generators, and some
-print or change the environment: `contained` keeps that from everybody else.
+Some of them break silently with libraries that pip installs beside them, so the limits
+found by testing are listed here. All of them draw from global random generators, and
+some print or change the environment: `isolated` confines these side effects.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from typing import Any
 
 from augmask.errors import UsageError
 
-INSTALL = "docs/baselines.md says how to install it where it works"
+INSTALL = "see docs/baselines.md for an environment in which it works"
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A library that must be older than a version, and what happens otherwise."""
+    """A library that must be older than a version, and what fails otherwise."""
 
     library: str
     below: tuple[int, int]
     otherwise: str
 
 
-# By name of import. ctgan and ForestDiffusion, the way they are used here, were found
-# to give the same rows on pandas 2.3 and 3.1, numpy 2.3 and 2.4.
+# By import name. ctgan and ForestDiffusion, as used here, gave the same rows with
+# pandas 2.3 and 3.1, numpy 2.3 and 2.4.
 LIMITS: dict[str, tuple[Limit, ...]] = {
     "arfpy": (
-        Limit("numpy", (2, 4), "it calls a function that is gone"),
-        Limit("pandas", (3, 0), "it looks up columns in a way that is gone"),
+        Limit("numpy", (2, 4), "it calls a function that was removed"),
+        Limit("pandas", (3, 0), "it looks up columns in a way that was removed"),
     ),
     "hyperimpute": (
-        Limit("pandas", (3, 0), "it fills in means and says nothing"),
-        Limit("scikit-learn", (1, 8), "it passes an argument that is gone"),
+        Limit("pandas", (3, 0), "it imputes means without a warning"),
+        Limit("scikit-learn", (1, 8), "it passes an argument that was removed"),
     ),
 }
 
@@ -50,48 +50,49 @@ def _version(library: str) -> str:
     return metadata.version(library)
 
 
-def why_not(package: str) -> str:
-    """Return why a peer's package cannot be used here; empty if it can.
+def why_unusable(package: str) -> str:
+    """Return why a package cannot be used here; an empty text if it can.
 
     Examples
     --------
-    >>> why_not("no_such_package")
+    >>> why_unusable("no_such_package")
     'needs the package no_such_package, which is not installed'
     """
     if find_spec(package) is None:
         return f"needs the package {package}, which is not installed"
     for limit in LIMITS.get(package, ()):
-        found = _version(limit.library)
-        parts = tuple(int(part) for part in found.split(".")[:2])
+        version = _version(limit.library)
+        parts = tuple(int(part) for part in version.split(".")[:2])
         if parts >= limit.below:
             below = ".".join(map(str, limit.below))
             return (
-                f"{package} needs {limit.library} below {below}, got {found}: "
+                f"{package} needs {limit.library} below {below}, got {version}: "
                 f"{limit.otherwise}"
             )
     return ""
 
 
 def require(package: str) -> None:
-    """Raise unless a peer's package is there, among libraries that it works with."""
-    reason = why_not(package)
+    """Raise unless a package is installed with library versions that it works with."""
+    reason = why_unusable(package)
     if reason:
         raise UsageError(f"{reason}; {INSTALL}")
 
 
 @contextmanager
-def contained(seed: int) -> Iterator[None]:
-    """Run a peer's code, imports included, so that nobody else notices.
+def isolated(seed: int) -> Iterator[None]:
+    """Context manager: run another package's code without side effects.
 
-    The global generators of Python, numpy and torch start from `seed` and are put back
-    afterwards, as are environment variables; warnings and prints go nowhere.
+    The global generators of Python, numpy and torch are seeded with `seed` and restored
+    afterwards, as are environment variables; warnings and prints are discarded. Import
+    the package inside it.
 
     Examples
     --------
-    >>> with contained(7):
+    >>> with isolated(7):
     ...     first = random.random()
-    ...     print("never seen")
-    >>> with contained(7):
+    ...     print("discarded")
+    >>> with isolated(7):
     ...     again = random.random()
     >>> first == again
     True
@@ -101,19 +102,19 @@ def contained(seed: int) -> Iterator[None]:
 
     environment = dict(os.environ)
     python_state = random.getstate()
-    # The peers draw from numpy's global generator, and from no other.
+    # The packages draw from numpy's global generator only.
     numpy_state = np.random.get_state()  # noqa: NPY002
-    # Asking a device for its state would start it up; one asleep has none to keep.
+    # Reading the state would initialise the device; before that there is none to save.
     cuda: Any = torch.cuda
     devices = list(range(cuda.device_count())) if cuda.is_initialized() else []
-    with ExitStack() as room:
-        room.enter_context(warnings.catch_warnings())
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        room.enter_context(redirect_stdout(io.StringIO()))
-        room.enter_context(torch.random.fork_rng(devices))
-        room.callback(random.setstate, python_state)
-        room.callback(np.random.set_state, numpy_state)
-        room.callback(_restore, environment)
+        stack.enter_context(redirect_stdout(io.StringIO()))
+        stack.enter_context(torch.random.fork_rng(devices))
+        stack.callback(random.setstate, python_state)
+        stack.callback(np.random.set_state, numpy_state)
+        stack.callback(_restore, environment)
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         torch.manual_seed(seed)

@@ -1,27 +1,27 @@
-"""A plan: one TOML file that says which runs make up a grid.
+"""Plans: a TOML file defines the runs of a grid.
 
-    mechanisms = ["mcar", "mar"]     # how cells are hidden; mcar by default
-    ratios = [0.3, 0.7]              # share of hidden cells; 0.3 by default
-    seeds = [0, 1, 2]                # of split, holes, training; 0 by default
-    datasets = ["adult", "magic"]    # names of bench/tables.toml
+    mechanisms = ["mcar", "mar"]     # missingness mechanisms; default: mcar
+    ratios = [0.3, 0.7]              # shares of missing cells; default: 0.3
+    seeds = [0, 1, 2]                # of split, missingness, training; default: 0
+    datasets = ["adult", "magic"]    # names in tables.toml
 
-    [[datasets]]                     # or tables, with settings; here one's own
+    [[datasets]]                     # or entries with settings; here your own table
     path = "my.csv"                  # relative to the plan
     target = "y"
 
-    [[methods]]                      # lists are crossed
+    [[methods]]                      # all combinations of listed values
     generator = ["cdtd", "tabdiff"]
     strategy = ["NoAug", "AugFull", "AugMask"]
     preset = "fast"
     options = { steps = 500 }
 
-A run is named by a hash of what decides about its result: the contents of the table,
-the holes, the split, the metrics, all settings of the generator and the augmenter with
-presets and defaults written out, and the versions that these two declare. What is
-about the machine (`device`), about the files (`keep`) or only a name (`label`,
-`strategy`) is not hashed: changing it repeats nothing. `max_minutes` is, since it may
-end a training early; it covers the filling of holes too, which only a block's first run
-pays for.
+A run is named by a hash of everything that determines its result: the contents of the
+table, the missing cells, the split, the metrics, all settings of the generator and the
+augmenter with presets and defaults resolved, and the versions that these two declare.
+Settings of the machine (`device`) and of files (`keep`) and mere names (`label`,
+`strategy`) are not hashed: changing them repeats no run. `max_minutes` is hashed,
+because it may end a training early; it includes the time of augmentation, which only
+the first run of a block spends.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from pathlib import Path
 from typing import Any
 
 from augmask.errors import DataError, UsageError
-from augmask.missing.simulate import MAR_RULES, MECHANISMS
-from augmask_bench.data import FEWEST_ROWS, Source
+from augmask.missing.simulate import MAR_VARIANTS, MECHANISMS
+from augmask_bench.data import MIN_ROWS, Source
 from augmask_bench.methods import Method, complete_method, find_generator
-from augmask_bench.validation import check_keys, chosen, listed, texts, typed
+from augmask_bench.validation import as_list, check_keys, one_of, texts, typed
 
-# Part of every name: raised when split, holes or scoring change their meaning.
+# Part of every run's name; raise it when split, missingness or scoring change.
 PROTOCOL = 1
 KEYS = (
     *("datasets", "mechanisms", "mar", "ratios", "seeds", "methods", "metrics"),
@@ -63,9 +63,9 @@ class Metrics:
     Parameters
     ----------
     rows : int, optional
-        α-precision and β-recall on at most so many rows of each table.
+        Compute α-precision and β-recall on at most this many rows of each table.
     trend : {"real", "sdmetrics"}
-        Where Trend takes the edges of its bins from.
+        How Trend chooses the edges of its bins.
     """
 
     rows: int | None = None
@@ -74,9 +74,9 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: a table, its holes, a seed and a method.
+    """One run: a table, a missingness mechanism and ratio, a seed and a method.
 
-    `name` is the hash of its content; the rest of the fields say what to do.
+    `name` is the hash of everything that determines its result.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def block(self) -> tuple[str, str, float, int]:
-        """What all methods that are compared with each other share."""
+        """The dataset, mechanism, ratio and seed within which methods are compared."""
         return self.source.name, self.mechanism, self.ratio, self.seed
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a grid, those of a block one after the other."""
+    """All runs of a grid, block by block."""
 
     runs: tuple[Run, ...]
     device: str
@@ -112,12 +112,12 @@ class Plan:
 
     @property
     def methods(self) -> list[Method]:
-        """Every method once, in the order of the file."""
+        """The methods, in the order of the file."""
         return list(dict.fromkeys(run.method for run in self.runs))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many of each kind are crossed."""
+        """The number of values of every dimension of the grid."""
         return {
             "datasets": len({run.source for run in self.runs}),
             "mechanisms": len({run.mechanism for run in self.runs}),
@@ -128,9 +128,9 @@ class Plan:
 
 
 def load_modules(modules: Iterable[str]) -> None:
-    """Import the modules that register further generators.
+    """Import the modules that register generators.
 
-    A name that ends in `.py` is a file; any other is imported as Python does.
+    A name that ends in `.py` is a file, any other the name of an importable module.
     """
     for name in modules:
         if name.endswith(".py") and not Path(name).is_file():
@@ -139,51 +139,54 @@ def load_modules(modules: Iterable[str]) -> None:
             _load_file(name) if name.endswith(".py") else import_module(name)
         except Exception as error:
             raise UsageError(
-                f"the module {name} of the plan cannot be loaded "
-                f"({type(error).__name__}: {error}); mend it, or leave it out"
+                f"cannot load the module {name} of the plan "
+                f"({type(error).__name__}: {error}); fix it or remove it"
             ) from error
 
 
 def _load_file(name: str) -> None:
-    # a name of its own: dataclasses look their module up, and nothing is hidden by it
+    # dataclasses look their module up by name; a prefix avoids hiding another module
     spec = util.spec_from_file_location(f"augmask_plan_{Path(name).stem}", name)
     if spec is None or spec.loader is None:
-        raise ImportError("it is no Python file")
+        raise ImportError("not a Python file")
     module = util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
 
 
-def _source(given: Any, folder: Path) -> Source:
-    given = {"name": given} if isinstance(given, str) else given
-    if not isinstance(given, Mapping):
-        raise UsageError(f"a dataset is a name or a table of settings, got {given!r}")
-    check_keys(given, [f.name for f in fields(Source)], "a dataset of the plan")
-    if "name" not in given and "path" not in given:
+def _source(entry: Any, folder: Path) -> Source:
+    entry = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(entry, Mapping):
+        raise UsageError(
+            f"a dataset must be a name or a table of settings, got {entry!r}"
+        )
+    check_keys(entry, [f.name for f in fields(Source)], "a dataset of the plan")
+    if "name" not in entry and "path" not in entry:
         raise UsageError("a dataset of the plan needs a name or a path")
-    path = typed(given, "path", str, None)
-    kinds = typed(given, "kinds", Mapping, {})
+    path = typed(entry, "path", str, None)
+    kinds = typed(entry, "kinds", Mapping, {})
     for column in kinds:
         typed(kinds, column, str, None)
-    place = None if path is None else str((folder / Path(path).expanduser()).resolve())
-    name = typed(given, "name", str, Path(path or "").name.split(".")[0])
+    file = None if path is None else str((folder / Path(path).expanduser()).resolve())
+    name = typed(entry, "name", str, Path(path or "").name.split(".")[0])
     if not re.fullmatch(r"[\w .-]+", name) or name.startswith("."):
         raise UsageError(
-            f"the name of a dataset is part of file names: letters, digits, spaces and "
-            f". _ - only, got {name!r}; set `name`"
+            f"the name of a dataset may have letters, digits, spaces and . _ - only, "
+            f"because files are named by it, got {name!r}; set `name`"
         )
     return Source(
         name=name,
-        path=place,
-        target=typed(given, "target", str, ""),
-        task=typed(given, "task", str, ""),
-        drop=tuple(texts(given, "drop")),
+        path=file,
+        target=typed(entry, "target", str, ""),
+        task=typed(entry, "task", str, ""),
+        drop=tuple(texts(entry, "drop")),
         kinds=tuple(kinds.items()),
-        rows=typed(given, "rows", int, None),
+        rows=typed(entry, "rows", int, None),
     )
 
 
-CROSSED = {
+# Keys of a method whose lists are combined.
+COMBINED = {
     "generator": str,
     "strategy": str,
     "augmenter": str,
@@ -196,51 +199,51 @@ CROSSED = {
 
 
 def _one_or_more(key: str, value: Any) -> Any:
-    """Return an option: one value, or a list of them as a tuple."""
-    every = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str | int | float) for one in every):
+    """Return an option: a value, or a list of values as a tuple."""
+    items = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str | int | float) for item in items):
         raise UsageError(
-            f"the option {key!r} must be a value or a list of them, got {value!r}"
+            f"the option {key!r} must be a value or a list of values, got {value!r}"
         )
     return tuple(value) if isinstance(value, list) else value
 
 
-def _methods(given: Any) -> list[Method]:
-    """Return the methods of one entry: its lists crossed."""
-    if not isinstance(given, Mapping):
-        raise UsageError(f"a method is a table of settings, got {given!r}")
-    check_keys(given, [f.name for f in fields(Method)], "a method of the plan")
-    if "generator" not in given:
+def _methods(entry: Any) -> list[Method]:
+    """Return the methods of one entry: all combinations of its lists."""
+    if not isinstance(entry, Mapping):
+        raise UsageError(f"a method must be a table of settings, got {entry!r}")
+    check_keys(entry, [f.name for f in fields(Method)], "a method of the plan")
+    if "generator" not in entry:
         raise UsageError("a method of the plan needs a generator")
-    if "supervise" in given and "strategy" not in given:
-        raise UsageError("a method that says what it supervises needs a strategy name")
-    options = typed(given, "options", Mapping, {})
+    if "supervise" in entry and "strategy" not in entry:
+        raise UsageError("a method with supervise needs a name for its strategy")
+    options = typed(entry, "options", Mapping, {})
     options = {key: _one_or_more(key, value) for key, value in options.items()}
-    found = []
-    for generator in listed(given, "generator", str, None):
+    methods = []
+    for generator in as_list(entry, "generator", str, None):
         usual = list(find_generator(generator).strategies) or [""]
         lists = {
-            key: listed({"strategy": usual, **given}, key, kind, None)
-            for key, kind in CROSSED.items()
-            if key in given or key == "strategy"
+            key: as_list({"strategy": usual, **entry}, key, types, None)
+            for key, types in COMBINED.items()
+            if key in entry or key == "strategy"
         }
         lists["generator"] = [generator]
         for values in itertools.product(*lists.values()):
-            picked: dict[str, Any] = dict(zip(lists, values, strict=True))
-            for perturb in {"eta", "lam"} & picked.keys():
-                picked[perturb] = float(picked[perturb])
-            found.append(Method(**picked, options=tuple(options.items())))
-    label = typed(given, "label", str, "")
-    if label and len(found) > 1:
+            combination: dict[str, Any] = dict(zip(lists, values, strict=True))
+            for name in {"eta", "lam"} & combination.keys():
+                combination[name] = float(combination[name])
+            methods.append(Method(**combination, options=tuple(options.items())))
+    label = typed(entry, "label", str, "")
+    if label and len(methods) > 1:
         raise UsageError(
-            f"the label {label!r} is for one method, and its entry names {len(found)}; "
-            "give each an entry of its own"
+            f"the label {label!r} is for one method, but its entry defines "
+            f"{len(methods)}; write one entry per method"
         )
-    return [complete_method(replace(method, label=label)) for method in found]
+    return [complete_method(replace(method, label=label)) for method in methods]
 
 
 def _check_distinct(methods: list[Method], sources: list[Source]) -> None:
-    """Raise if a name would mean two things, or one thing would run twice."""
+    """Raise if a name is ambiguous, or if two methods are the same."""
     for kind, names in (
         ("method", [method.label for method in methods]),
         ("dataset", [source.name for source in sources]),
@@ -249,43 +252,45 @@ def _check_distinct(methods: list[Method], sources: list[Source]) -> None:
         if twice:
             word = "label" if kind == "method" else "name"
             raise UsageError(
-                f"every {kind} of a plan needs a name of its own, {twice[0]!r} stands "
-                f"there more than once; set `{word}`"
+                f"the name of a {kind} must be unique in a plan, {twice[0]!r} is not; "
+                f"set `{word}`"
             )
-    seen: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for method in methods:
-        same = json.dumps(method.identity(), sort_keys=True)
-        if same in seen:
+        identity = json.dumps(method.identity(), sort_keys=True)
+        if identity in labels:
             raise UsageError(
-                f"the methods {seen[same]!r} and {method.label!r} do the same; "
-                "leave one out"
+                f"the methods {labels[identity]!r} and {method.label!r} are the same; "
+                "remove one"
             )
-        seen[same] = method.label
+        labels[identity] = method.label
 
 
-def _holes(
+def _protocol_facts(
     mechanism: str, mar: str, ratio: float, seed: int, minutes: float | None
 ) -> list[Any]:
-    """Return what decides about split, holes and training besides the method."""
+    """Return what determines split, missing cells and training besides the method."""
     facts = [mechanism, mar if mechanism == "mar" else "", ratio, seed]
-    # a training that is cut short is another one
+    # a training that ends early gives another result
     return facts if minutes is None else [*facts, minutes]
 
 
-def _name(data: str, holes: list[Any], method: Method, metrics: Metrics) -> str:
-    facts = [PROTOCOL, data, holes, method.identity(), asdict(metrics)]
+def _name(data: str, protocol: list[Any], method: Method, metrics: Metrics) -> str:
+    facts = [PROTOCOL, data, protocol, method.identity(), asdict(metrics)]
     text = json.dumps(facts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def name_now(run: Run) -> str:
-    """Return the name that a run has here and now.
+    """Return the name of a run, computed again on this machine.
 
-    It differs from `run.name` when the table was changed since the plan was read, or
-    when another machine has another table, or other presets.
+    It differs from `run.name` if the table has changed since the plan was read, or if
+    this machine has another table or other presets.
     """
-    holes = _holes(run.mechanism, run.mar, run.ratio, run.seed, run.max_minutes)
-    return _name(run.source.digest(), holes, run.method, run.metrics)
+    protocol = _protocol_facts(
+        run.mechanism, run.mar, run.ratio, run.seed, run.max_minutes
+    )
+    return _name(run.source.digest(), protocol, run.method, run.metrics)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -293,19 +298,19 @@ def _document(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise DataError(f"the plan {path} cannot be read: {reason}") from error
-    # not only what TOML says of itself: depths and digits have limits of their own
+        raise DataError(f"cannot read the plan {path}: {reason}") from error
+    # nesting depth and number of digits are limited by Python, not by TOML
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the plan {path} is not valid TOML: {error}") from error
 
 
 def read_plan(path: str | Path) -> Plan:
-    """Read a plan and name its runs; of the tables, one's own are read for that.
+    """Read a plan and name its runs; your own tables are read to hash them.
 
     Parameters
     ----------
     path : str or Path
-        A TOML file, see the text of this module.
+        A TOML file; see the docstring of this module.
 
     Examples
     --------
@@ -323,55 +328,55 @@ def read_plan(path: str | Path) -> Plan:
     (6, 'CDTD + NoAug on clinic, mcar 0.3, seed 0')
     """
     path = Path(path)
-    given = _document(path)
-    check_keys(given, KEYS, "a plan")
+    document = _document(path)
+    check_keys(document, KEYS, "a plan")
     for key in ("datasets", "methods"):
-        if not isinstance(given.get(key), list) or not given[key]:
-            raise UsageError(f"a plan needs at least one of its {key}, as a list")
+        if not isinstance(document.get(key), list) or not document[key]:
+            raise UsageError(f"a plan needs a list of at least one of {key}")
     folder = path.resolve().parent
     modules = tuple(
         str(folder / name) if name.endswith(".py") else name
-        for name in texts(given, "modules")
+        for name in texts(document, "modules")
     )
     load_modules(modules)
-    asked = typed(given, "metrics", Mapping, {})
-    check_keys(asked, [f.name for f in fields(Metrics)], "[metrics]")
+    entry = typed(document, "metrics", Mapping, {})
+    check_keys(entry, [f.name for f in fields(Metrics)], "[metrics]")
     metrics = Metrics(
-        typed(asked, "rows", int, None),
-        chosen("trend", typed(asked, "trend", str, "real"), TREND_EDGES),
+        typed(entry, "rows", int, None),
+        one_of("trend", typed(entry, "trend", str, "real"), TREND_EDGES),
     )
-    if metrics.rows is not None and metrics.rows < FEWEST_ROWS:
+    if metrics.rows is not None and metrics.rows < MIN_ROWS:
         raise UsageError(
-            f"rows of [metrics] must be at least {FEWEST_ROWS}, got {metrics.rows}"
+            f"rows of [metrics] must be at least {MIN_ROWS}, got {metrics.rows}"
         )
-    sources = [_source(entry, folder) for entry in given["datasets"]]
-    methods = [method for entry in given["methods"] for method in _methods(entry)]
+    sources = [_source(entry, folder) for entry in document["datasets"]]
+    methods = [method for entry in document["methods"] for method in _methods(entry)]
     _check_distinct(methods, sources)
-    mechanisms = listed(given, "mechanisms", str, "mcar")
-    ratios = [float(r) for r in listed(given, "ratios", (int, float), 0.3)]
+    mechanisms = as_list(document, "mechanisms", str, "mcar")
+    ratios = [float(r) for r in as_list(document, "ratios", (int, float), 0.3)]
     for ratio in ratios:
         if not 0 <= ratio < 1:
             raise UsageError(f"ratios must be at least 0 and below 1, got {ratio:g}")
-    mar = chosen("mar", typed(given, "mar", str, MAR_RULES[0]), MAR_RULES)
-    keep = typed(given, "keep", bool, False)
-    device = chosen("device", typed(given, "device", str, "auto"), DEVICES)
-    minutes = typed(given, "max_minutes", (int, float), None)
+    mar = one_of("mar", typed(document, "mar", str, MAR_VARIANTS[0]), MAR_VARIANTS)
+    keep = typed(document, "keep", bool, False)
+    device = one_of("device", typed(document, "device", str, "auto"), DEVICES)
+    minutes = typed(document, "max_minutes", (int, float), None)
     if minutes is not None and not 0 < minutes < math.inf:
         raise UsageError(f"max_minutes must be above 0, got {minutes:g}")
-    seeds = listed(given, "seeds", int, 0)
+    seeds = as_list(document, "seeds", int, 0)
     if min(seeds) < 0:
         raise UsageError(f"seeds must be at least 0, got {min(seeds)}")
     digests = {source: source.digest() for source in sources}
     runs = []
     for source, mechanism, ratio, seed, method in itertools.product(
         sources,
-        [chosen("mechanism", m, MECHANISMS) for m in mechanisms],
+        [one_of("mechanism", m, MECHANISMS) for m in mechanisms],
         ratios,
         seeds,
         methods,
     ):
-        holes = _holes(mechanism, mar, ratio, seed, minutes)
-        name = _name(digests[source], holes, method, metrics)
+        protocol = _protocol_facts(mechanism, mar, ratio, seed, minutes)
+        name = _name(digests[source], protocol, method, metrics)
         runs.append(
             Run(
                 name, source, mechanism, mar, ratio, seed, method, metrics,

@@ -1,8 +1,8 @@
-"""The paper's tables: where they are, how originals read, whether they are whole.
+"""The paper's public tables: finding, downloading, parsing and verifying them.
 
-A table is looked for in three places: the folder that `AUGMASK_DATA` names, the cache
-of this user, and the public archive. Wherever it came from, its contents are checked
-against `tables.toml` before anybody learns from it.
+A table is searched in the folder `AUGMASK_DATA`, in the user's cache and in the public
+archive, in this order. Its contents are always checked against `tables.toml` before
+use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import DataError, UsageError
-from augmask.files import written_whole
+from augmask.files import atomic_write
 
 TIMEOUT_SECONDS = 60
 
@@ -44,22 +44,22 @@ def known_tables() -> dict[str, dict[str, Any]]:
 
 
 def cache_folder() -> Path:
-    """Return where downloaded archives are kept."""
+    """Return the folder of downloaded archives."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "augmask" / "tables"
 
 
 def level_texts(column: pd.Series) -> list[str]:
-    """Return levels as text; 1 and 1.0 are one level, whichever reader met them."""
+    """Return levels as text; 1 and 1.0 are the same level, whatever the reader."""
     if column.dtype.kind == "f" and (column == column.round()).all():
         column = column.astype("int64")
     return [str(value) for value in column]
 
 
 def fingerprint(frame: pd.DataFrame, numeric: Sequence[str]) -> str:
-    """Return the SHA-256 of what a table says: names, numbers as float32, levels.
+    """Return the SHA-256 of a table's contents: names, numbers as float32, levels.
 
-    Rounding to float32 forgives the last digit, in which readers of decimals differ.
+    Rounding to float32 ignores the last digits, in which parsers of decimals differ.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def fingerprint(frame: pd.DataFrame, numeric: Sequence[str]) -> str:
 def roles(
     frame: pd.DataFrame, entry: Mapping[str, Any]
 ) -> tuple[list[str], list[str]] | None:
-    """Return numeric and categorical columns; None if the entry names neither."""
+    """Return numeric and categorical columns; None if the entry lists neither."""
     if "numeric" in entry:
         numeric = list(entry["numeric"])
     elif "categorical" in entry:
@@ -93,47 +93,47 @@ def roles(
     return numeric, [c for c in frame.columns if c not in numeric]
 
 
-def _joined(
+def _join_indicators(
     frame: pd.DataFrame, flags: Mapping[str, Mapping[str, str]]
 ) -> pd.DataFrame:
-    """Put one categorical column in the place of each group of 0/1 flags."""
+    """Replace each group of 0/1 indicators by one categorical column."""
     for name, group in flags.items():
         columns = [c for c in frame.columns if c.startswith(group["prefix"])]
         hot = frame[columns].to_numpy(dtype=float)
         levels = np.array([*(c.removeprefix(group["prefix"]) for c in columns)])
         level = np.where(hot.any(axis=1), levels[hot.argmax(axis=1)], group["else"])
-        place = frame.columns.get_loc(columns[0])
+        position = frame.columns.get_loc(columns[0])
         frame = frame.drop(columns=columns)
-        frame.insert(place, name, level)
+        frame.insert(position, name, level)
     return frame
 
 
 def tidy(frame: pd.DataFrame, entry: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a table in the form that is trained on: no identifiers, no holes."""
+    """Return the table that is trained on: no identifiers, complete rows only."""
     frame = frame.drop(columns=[c for c in entry.get("drop", ()) if c in frame.columns])
-    frame = _joined(frame, entry.get("joined", {}))
+    frame = _join_indicators(frame, entry.get("joined", {}))
     return frame.dropna().reset_index(drop=True)
 
 
 def _check(name: str, frame: pd.DataFrame, entry: Mapping[str, Any], of: str) -> None:
-    """Raise unless the table is the one that the paper used."""
+    """Raise unless the table is the one that the paper uses."""
     if list(frame.shape) != entry["size"]:
         raise DataError(
-            f"the table {name!r} has {entry['size'][0]} complete rows and "
+            f"the table {name!r} must have {entry['size'][0]} complete rows and "
             f"{entry['size'][1]} columns, the one from {of} has {frame.shape[0]} and "
-            f"{frame.shape[1]}; get it anew"
+            f"{frame.shape[1]}; download it again"
         )
-    found = roles(frame, entry)
-    wanted = entry.get("fingerprint")
-    if wanted and found and fingerprint(frame, found[0]) != wanted:
+    columns = roles(frame, entry)
+    expected = entry.get("fingerprint")
+    if expected and columns and fingerprint(frame, columns[0]) != expected:
         raise DataError(
-            f"the table {name!r} from {of} differs from the one that was published "
-            "(its fingerprint is another); get it anew, or name your own by `path`"
+            f"the table {name!r} from {of} differs from the published one (another "
+            "fingerprint); download it again, or set `path` to use your own"
         )
 
 
 def _read_original(content: bytes, entry: Mapping[str, Any], name: str) -> pd.DataFrame:
-    """Return what the files of a public archive say, one below the other."""
+    """Return the concatenated tables of a public archive."""
     parts = []
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for member in entry["members"]:
@@ -174,42 +174,41 @@ def _download(name: str, url: str) -> bytes:
     except (urllib.error.URLError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise DataError(
-            f"the table {name!r} is not on this machine and {url} cannot be reached "
-            f"({reason}); connect to a network, or put {name}.csv.gz in a folder and "
-            "set AUGMASK_DATA to it"
+            f"cannot download the table {name!r} from {url} ({reason}); connect to a "
+            f"network, or put {name}.csv.gz in a folder and set AUGMASK_DATA to it"
         ) from error
     return content
 
 
 def _from_archive(name: str, entry: Mapping[str, Any]) -> pd.DataFrame:
-    kept = cache_folder() / f"{name}.zip"
-    content = kept.read_bytes() if kept.exists() else _download(name, entry["url"])
-    source = str(kept) if kept.exists() else entry["url"]
+    cached = cache_folder() / f"{name}.zip"
+    content = cached.read_bytes() if cached.exists() else _download(name, entry["url"])
+    source = str(cached) if cached.exists() else entry["url"]
     try:
         frame = tidy(_read_original(content, entry, name), entry)
     except (zipfile.BadZipFile, StopIteration, ValueError, KeyError) as error:
         if isinstance(error, UsageError):
             raise
         raise DataError(
-            f"the archive of the table {name!r} from {source} does not read as "
-            f"expected ({type(error).__name__}: {error}); get it anew"
+            f"cannot read the archive of the table {name!r} from {source} "
+            f"({type(error).__name__}: {error}); download it again"
         ) from error
     _check(name, frame, entry, source)
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(kept) as part:
+    if not cached.exists():
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(cached) as part:
             part.write_bytes(content)
     return frame
 
 
-def _made(maker: str, settings: Mapping[str, Any]) -> pd.DataFrame:
+def _generate(maker: str, settings: Mapping[str, Any]) -> pd.DataFrame:
     module, _, function = maker.partition(":")
     frame: pd.DataFrame = getattr(import_module(module), function)(**settings)
     return frame
 
 
 def public_table(name: str) -> pd.DataFrame:
-    """Return a table of `tables.toml`, complete and checked.
+    """Return a table of `tables.toml`, complete and verified.
 
     Examples
     --------
@@ -218,7 +217,7 @@ def public_table(name: str) -> pd.DataFrame:
     """
     entry = known_tables()[name]
     if "made_by" in entry:
-        frame = tidy(_made(entry["made_by"], entry["made_with"]), entry)
+        frame = tidy(_generate(entry["made_by"], entry["made_with"]), entry)
         _check(name, frame, entry, entry["made_by"])
         return frame
     folder = os.environ.get("AUGMASK_DATA")

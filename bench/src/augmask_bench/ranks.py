@@ -1,13 +1,13 @@
 """Average ranks of methods over blocks, as in the paper's main tables.
 
-A block is one (dataset, mechanism, ratio, seed): every method saw the same holes. In a
-block and metric the best method has rank 1, and equal scores share their average rank.
-A run that failed ties with every other failure for the last place, so the ranks of k
-methods always add up to k(k+1)/2. A run that could not be made here (`unable`) says
+A block is one (dataset, mechanism, ratio, seed): all its methods are trained on the
+same incomplete table. In a block and metric the best method has rank 1, and equal
+scores share their average rank. Failed runs tie for the last place, so the ranks of k
+methods always add up to k(k+1)/2. A run that could not start here (`unable`) says
 nothing about the method and is not ranked.
 
-Ranks compare only what was asked of all: if methods do not share all blocks, the blocks
-that all of them have are used, and a note says so.
+If methods do not share all blocks, only the common blocks are ranked, and a note says
+so.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ METRICS = {
 }
 SUMMARY = "summary"
 TITLES = {**METRICS, SUMMARY: "Summary"}
-# The generator of runs that score a filled table: no rows were generated.
+# The generator whose runs score an augmented table; it generates no rows.
 FILL = "fill"
-# Scores are compared to this many decimals: float noise must not break a tie.
+# Scores are rounded to this many decimals, so that float noise breaks no tie.
 DECIMALS = 6
 _ABOUT = ("method", "generator", "strategy", "aware", "status")
 
@@ -51,14 +51,14 @@ class RankTable:
     mechanism : str
         The one mechanism of the blocks, or "all".
     methods : pandas.DataFrame
-        One line a method, in the order of the paper's table: `generator`, `strategy`,
-        `aware`, `failed` (number of failed runs in these blocks) and `base`, the
-        method's NoAug, "" if it has none or is it.
+        One row per method, in the order of the paper's table: `generator`, `strategy`,
+        `aware`, `failed` (number of failed runs in these blocks) and `base`, the NoAug
+        of its generator, "" if there is none or the method is it.
     scores, ranks : pandas.DataFrame
-        One line a block; columns are (metric, method) with "summary" as a metric. The
+        One row per block; columns are (metric, method) with "summary" as a metric. The
         score of a failed run is -inf; the summary score is the negative summary rank.
     notes : tuple of str
-        What a reader of the table must know.
+        Remarks for readers of the table.
     """
 
     mechanism: str
@@ -92,26 +92,26 @@ class RankTable:
 
     @cached_property
     def delta(self) -> pd.DataFrame:
-        """Rank of the generator's NoAug less that of its variant; NaN without one."""
+        """Rank of the generator's NoAug minus that of the method; NaN without one."""
         mean = self.mean
         base = self.methods["base"]
         return mean.reindex(base).set_axis(mean.index) - mean
 
 
-def _checked(results: pd.DataFrame) -> pd.DataFrame:
+def _check_columns(results: pd.DataFrame) -> pd.DataFrame:
     missing = [name for name in (*BLOCK, *_ABOUT, *METRICS) if name not in results]
     if missing:
         raise DataError(
-            f"a table of results has a column {missing[0]!r}, this one has not; "
-            "give what `augmask bench run` collected"
+            f"the table of results has no column {missing[0]!r}; pass the table that "
+            "`augmask bench run` collects"
         )
     return results
 
 
-def _chosen(
+def _select(
     results: pd.DataFrame, mechanism: str | None, methods: Sequence[str] | None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows that may be ranked, and notes on those that may not."""
+    """Return the rows to rank, and notes on those that are excluded."""
     notes = []
     rows = results
     if mechanism is not None:
@@ -129,38 +129,38 @@ def _chosen(
                 raise UsageError(f"no method {name!r}" + did_you_mean(name, known))
         rows = rows[rows["method"].isin(methods)]
     else:
-        fills = rows["generator"] == FILL
-        if fills.any():
+        augmented = rows["generator"] == FILL
+        if augmented.any():
             notes.append(
-                "Filled tables are no synthetic ones and are not ranked: "
-                + ", ".join(sorted(rows.loc[fills, "method"].unique()))
+                "Augmented tables are not synthetic and are not ranked: "
+                + ", ".join(sorted(rows.loc[augmented, "method"].unique()))
                 + "."
             )
-            rows = rows[~fills]
+            rows = rows[~augmented]
     for name, part in rows[rows["status"] == "unable"].groupby("method"):
         why = part["reason"].iloc[0] if "reason" in part else ""
         notes.append(
-            f"{name} could not run here in {len(part)} blocks and is not ranked there"
+            f"{name} was not available in {len(part)} blocks and is not ranked there"
             + (f": {str(why).rstrip('.')}." if why else ".")
         )
     return rows[rows["status"] != "unable"], notes
 
 
 def _order(about: pd.DataFrame) -> list[str]:
-    """Return methods as the paper lists them: aware ones, then each generator's."""
+    """Return methods in the paper's order: missing-aware, then by generator."""
 
-    def place(name: str) -> tuple[Any, ...]:
+    def key(name: str) -> tuple[Any, ...]:
         line = about.loc[name]
         strategy = line["strategy"]
         known = strategy in STRATEGIES
-        turn = list(STRATEGIES).index(strategy) if known else len(STRATEGIES)
-        return not line["aware"], str(line["generator"]).lower(), turn, name.lower()
+        position = list(STRATEGIES).index(strategy) if known else len(STRATEGIES)
+        return not line["aware"], str(line["generator"]).lower(), position, name.lower()
 
-    return sorted(about.index, key=place)
+    return sorted(about.index, key=key)
 
 
 def _bases(about: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Return the NoAug of every method, "" where there is none, and notes."""
+    """Return the NoAug of every method, "" if there is none, and notes."""
     notes = []
     base_of = {}
     for generator, part in about[about["strategy"] == "NoAug"].groupby("generator"):
@@ -168,7 +168,7 @@ def _bases(about: pd.DataFrame) -> tuple[list[str], list[str]]:
             base_of[generator] = part.index[0]
         else:
             notes.append(
-                f"{generator} has {len(part)} NoAug methods, so its Δ is left out."
+                f"{generator} has {len(part)} NoAug methods, so its Δ is omitted."
             )
     bases = [
         "" if base_of.get(generator, name) == name else base_of[generator]
@@ -178,35 +178,35 @@ def _bases(about: pd.DataFrame) -> tuple[list[str], list[str]]:
 
 
 def _common(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of blocks that all methods have, and a note if some have not."""
-    again = rows.duplicated(["method", *BLOCK])
-    if again.any():
-        twice = rows[again].iloc[0]
+    """Return the rows of common blocks, and a note if there are others."""
+    repeated = rows.duplicated(["method", *BLOCK])
+    if repeated.any():
+        twice = rows[repeated].iloc[0]
         where = ", ".join(str(twice[name]) for name in BLOCK)
         raise DataError(
-            f"a method has one run a block, but {twice['method']!r} has several in "
+            f"a method must have one run per block, {twice['method']!r} has several in "
             f"({where}); keep the rows of one setting"
         )
     counts = rows.groupby(list(BLOCK))["method"].transform("count")
-    kept = rows[counts == rows["method"].nunique()]
-    n, total = (len(part[list(BLOCK)].drop_duplicates()) for part in (kept, rows))
+    common = rows[counts == rows["method"].nunique()]
+    n, total = (len(part[list(BLOCK)].drop_duplicates()) for part in (common, rows))
     if n == total:
-        return kept, []
+        return common, []
     fewest = rows["method"].value_counts().sort_index()
     short = fewest.idxmin()
     if not n:
         raise DataError(
-            f"ranks need blocks that all methods have, and there are none; {short!r} "
-            f"has the fewest ({fewest.min()} of {total}): leave it out or let it finish"
+            f"ranks need blocks that all methods have, got none; {short!r} has the "
+            f"fewest ({fewest.min()} of {total}): exclude it or complete its runs"
         )
-    return kept, [
+    return common, [
         f"Ranked in the {n} of {total} blocks that all methods have; {short} has the "
         f"fewest ({fewest.min()})."
     ]
 
 
 def _scores(rows: pd.DataFrame, order: list[str]) -> tuple[pd.DataFrame, list[str]]:
-    """Return blocks by (metric, method), failed runs as -inf, and notes."""
+    """Return scores, blocks by (metric, method), failed runs as -inf; and notes."""
     notes, parts = [], {}
     done = rows["status"] == "done"
     for metric, title in METRICS.items():
@@ -216,13 +216,13 @@ def _scores(rows: pd.DataFrame, order: list[str]) -> tuple[pd.DataFrame, list[st
             continue
         lost = int((done & ~known).sum())
         if lost:
-            notes.append(f"{title} has no value in {lost} finished runs: last place.")
+            notes.append(f"{title} has no value in {lost} completed runs: last place.")
         score = rows[metric].astype(float).round(DECIMALS).where(known, -np.inf)
         wide = score.set_axis(pd.MultiIndex.from_frame(rows[["method", *BLOCK]]))
         parts[metric] = wide.unstack("method")[order].sort_index()
     if not parts:
         raise DataError(
-            f"ranks need scores, and none of the {len(rows)} runs has any; see the "
+            f"ranks need scores, but none of the {len(rows)} runs has any; see the "
             "column 'reason'"
         )
     return pd.concat(parts, axis=1, names=["metric", "method"]), notes
@@ -232,7 +232,7 @@ def _block_ranks(scores: pd.DataFrame) -> pd.DataFrame:
     """Rank the methods in every block of one metric; 1 is best."""
     k = scores.shape[1]
     ranks = rankdata(-scores.to_numpy(), method="average", axis=1)
-    # Average ranks are halves, so their sums are exact.
+    # average ranks are multiples of one half, so sums are exact
     assert np.all(ranks.sum(axis=1) == k * (k + 1) / 2)
     return pd.DataFrame(ranks, scores.index, scores.columns)
 
@@ -248,17 +248,17 @@ def rank_table(
 ) -> RankTable:
     """Rank methods in every block and metric.
 
-    The summary rank is the mean over metrics inside a block. Scores are rounded to
-    six decimals first. A run that finished without a value of a metric is last in it.
+    The summary rank is the mean over metrics within a block. Scores are rounded to six
+    decimals first. A completed run without a value of a metric is last in it.
 
     Parameters
     ----------
     results : pandas.DataFrame
-        One line a run, as `augmask bench run` collects them.
+        One row per run, as `augmask bench run` collects them.
     mechanism : str, optional
-        Rank the blocks of this one only, as the paper's MCAR and MAR tables do.
+        Rank only the blocks of this mechanism, as the paper's MCAR and MAR tables do.
     methods : sequence of str, optional
-        Rank these only. By default all that generate rows.
+        Rank only these; default: all that generate rows.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def rank_table(
     >>> float(table.delta.loc["CDTD + AugMask", "summary"])
     1.5
     """
-    rows, notes = _chosen(_checked(results), mechanism, methods)
+    rows, notes = _select(_check_columns(results), mechanism, methods)
     n = rows["method"].nunique()
     if n < 2:
         raise DataError(f"ranks need at least two methods that ran, got {n}")

@@ -1,8 +1,8 @@
-"""Results: one small file a run, collected into one table.
+"""Results: one small file per run, collected into one table.
 
-A record is a flat JSON object in `runs/<name>.json` of the grid's folder. Files appear
-whole or not at all, so a grid can be killed at any moment: a run is either done or
-still to do.
+A result is a flat JSON object in `runs/<name>.json` of the grid's folder. Files are
+written atomically, so a grid can be killed at any moment: a run is either completed or
+pending.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 import pandas as pd
 
-from augmask.files import written_whole
+from augmask.files import atomic_write
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import Run
 from augmask_bench.ranks import METRICS
 
-Record = dict[str, Any]
+RunResult = dict[str, Any]
 
 SECONDS = ("fit_seconds", "augment_seconds", "sample_seconds", "score_seconds")
-# the columns of the table, and their types; texts are empty and numbers NaN if absent
+# The columns of the table and their types; a missing text is empty, a number NaN.
 COLUMNS: dict[str, str] = {
     **dict.fromkeys(["run", "dataset", "mechanism"], "str"),
     "ratio": "float64",
@@ -39,7 +39,7 @@ COLUMNS: dict[str, str] = {
     **dict.fromkeys(["rows", "columns", "steps"], "float64"),
     **dict.fromkeys(["real", "stopped", "device", "commit", "versions", "date"], "str"),
 }
-# what a reader of a published result file wants of them
+# Columns of a published score file.
 PUBLISHED = (
     *("dataset", "mechanism", "ratio", "seed", "method", "status", "reason"),
     *(*METRICS, "mle_real", "mle_synthetic", *SECONDS, "steps", "device"),
@@ -47,14 +47,14 @@ PUBLISHED = (
 )
 TABLE = "results.parquet"
 RANKS = ("ranks-*.md", "ranks-*.csv", "ranks-*.tex")
-# made from records, beside them
+# Files derived from the results.
 DERIVED = (TABLE, *RANKS, "figures/*.svg", "figures/*.png")
-# whether it ran depends on the machine; on another one it is tried again
+# A run that is unable to start here is tried again: another machine may be able to.
 FINAL = ("done", "failed")
 
 
-def facts_of(run: Run) -> Record:
-    """Return what is known of a run before it starts."""
+def facts_of(run: Run) -> RunResult:
+    """Return what is known about a run before it starts."""
     dataset, mechanism, ratio, seed = run.block
     method = run.method
     return {
@@ -75,13 +75,13 @@ def facts_of(run: Run) -> Record:
     }
 
 
-def failed(run: Run, reason: str) -> Record:
-    """Return the record of a run that was asked for and broke."""
+def failed_result(run: Run, reason: str) -> RunResult:
+    """Return the result of a run that ended without one."""
     return {**facts_of(run), "status": "failed", "reason": reason}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON can hold: no NaN, no infinity, nowhere in it."""
+    """Return a value with None in place of NaN and infinity, which JSON lacks."""
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -95,65 +95,65 @@ def _file(out: Path, name: str) -> Path:
     return out / "runs" / f"{name}.json"
 
 
-def write(out: Path, record: Mapping[str, Any]) -> Path:
-    """Write the record of a run; it appears whole, in place of an older one.
+def write(out: Path, result: Mapping[str, Any]) -> Path:
+    """Write the result of a run atomically; it replaces an older one.
 
-    A finished run stays what it is: one that is done again for its rows, and breaks or
-    cannot run, leaves no trace.
+    A completed run stays completed: if it is repeated for its rows and fails, the
+    failure is not written.
     """
-    path = _file(out, record["run"])
-    before = read(out, record["run"])
-    if before and before["status"] == "done" and record["status"] != "done":
+    path = _file(out, result["run"])
+    before = read(out, result["run"])
+    if before and before["status"] == "done" and result["status"] != "done":
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_plain(record), indent=1)
-    with written_whole(path) as part:
+    text = json.dumps(_plain(result), indent=1)
+    with atomic_write(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
     return path
 
 
-def read(out: Path, name: str) -> Record | None:
-    """Return the record of a run; None if there is none that can be read."""
+def read(out: Path, name: str) -> RunResult | None:
+    """Return the result of a run; None if there is none or it cannot be read."""
     try:
-        record = json.loads(_file(out, name).read_text(encoding="utf-8"))
+        result = json.loads(_file(out, name).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return record if isinstance(record, dict) and "status" in record else None
+    return result if isinstance(result, dict) and "status" in result else None
 
 
 def sample_file(out: Path, run: Run) -> Path:
-    """Return where the synthetic rows of a run are kept."""
+    """Return the file of the synthetic rows of a run."""
     return out / "samples" / f"{run.name}.parquet"
 
 
 def real_file(out: Path, dataset: str, seed: int, real: str) -> Path:
-    """Return where the complete training rows are kept; `real` is their hash."""
+    """Return the file of the complete training rows; `real` is their hash."""
     return out / "real" / f"{dataset}-{seed}-{real}.parquet"
 
 
 def pending(out: Path, runs: Iterable[Run], retry_failed: bool = False) -> list[Run]:
-    """Return the runs that are still to do.
+    """Return the runs that still have to be executed.
 
-    A run is over when it is done or failed. One that could not run on the machine
-    where it was tried is tried again, and so is one whose rows are wanted now and were
-    not kept.
+    A run is over if it completed or failed. One that was not available on the machine
+    where it was tried is tried again, and so is one whose rows were not kept if the
+    plan now keeps rows.
     """
-    left = []
+    todo = []
     for run in runs:
-        record = read(out, run.name)
-        over = record is not None and record["status"] in FINAL
-        if over and record is not None and record["status"] == "failed":
+        result = read(out, run.name)
+        over = result is not None and result["status"] in FINAL
+        if over and result is not None and result["status"] == "failed":
             over = not retry_failed
         elif over and run.keep:
             over = sample_file(out, run).exists()
         if not over:
-            left.append(run)
-    return left
+            todo.append(run)
+    return todo
 
 
-def _frame(records: list[Record]) -> pd.DataFrame:
-    """Return records as a table whose columns and types do not depend on them."""
-    frame = pd.DataFrame(records, columns=list(COLUMNS))
+def _frame(results: list[RunResult]) -> pd.DataFrame:
+    """Return results as a table with fixed columns and types."""
+    frame = pd.DataFrame(results, columns=list(COLUMNS))
     for name, kind in COLUMNS.items():
         if kind == "str":
             texts = ["" if v is None or v != v else str(v) for v in frame[name]]
@@ -164,29 +164,29 @@ def _frame(records: list[Record]) -> pd.DataFrame:
 
 
 def stale(out: Path, runs: Iterable[Run]) -> list[str]:
-    """Return the names of records that are of no run of a plan.
+    """Return the names of results that belong to no run of a plan.
 
-    Their settings, versions or tables are others than the plan now asks for, so they
-    are never shown. They stay: a plan may come back to them. Half-written files of a
-    killed run are passed over.
+    They were made with other settings, versions or tables, so they are never shown.
+    They are not deleted: the plan may return to these settings. Partly written files
+    of a killed run are ignored.
     """
     name = re.compile(r"[0-9a-f]+")
-    found = {path.stem for path in out.glob("runs/*.json")}
-    others = found - {run.name for run in runs}
+    stems = {path.stem for path in out.glob("runs/*.json")}
+    others = stems - {run.name for run in runs}
     return sorted(
         stem for stem in others if name.fullmatch(stem) and read(out, stem) is not None
     )
 
 
-def forget(out: Path, patterns: Iterable[str]) -> None:
-    """Remove what was made from records, so that none of it outlives them."""
+def remove_derived(out: Path, patterns: Iterable[str]) -> None:
+    """Remove derived files, so that they do not outlive their results."""
     for pattern in patterns:
         for path in out.glob(pattern):
             path.unlink()
 
 
 def collect(out: Path, runs: Iterable[Run]) -> pd.DataFrame:
-    """Return the table of results, one row a run.
+    """Return the table of results, one row per run.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def collect(out: Path, runs: Iterable[Run]) -> pd.DataFrame:
         The grid's folder.
     runs : iterable of Run
         Those of a plan: only they are collected, in the plan's order and under the
-        plan's names. Records of other names are not those of the plan any more.
+        plan's names. RunResults of other names are not those of the plan any more.
     """
     records = [
         {**record, **facts_of(run)}
@@ -205,15 +205,15 @@ def collect(out: Path, runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def save_table(out: Path, frame: pd.DataFrame) -> Path:
-    """Write the table of results as one Parquet file; it appears whole."""
+    """Write the table of results as a Parquet file, atomically."""
     path = out / TABLE
     out.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         frame.to_parquet(part, index=False)
     return path
 
 
 def save_scores(path: Path, frame: pd.DataFrame) -> None:
-    """Write the scores of all runs as text to keep or to publish, one line each."""
-    with written_whole(path) as part:
+    """Write the scores of all runs as CSV, one line per run."""
+    with atomic_write(path) as part:
         frame[list(PUBLISHED)].round(4).to_csv(part, index=False, lineterminator="\n")

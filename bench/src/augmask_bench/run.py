@@ -1,10 +1,10 @@
-"""One run from the table to the record: load, split, hide, fit, sample, score."""
+"""One run: load a table, split it, remove cells, fit, sample and score."""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
-import signal
 import subprocess
 import threading
 import time
@@ -16,33 +16,32 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 import augmask as am
-from augmask.augmentation.frame import augmented
+from augmask.augmentation.augment import augmented
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
-from augmask.files import written_whole
-from augmask.versions import library_versions
-from augmask_bench.augmentation_cache import SharedFill, bent
+from augmask.files import atomic_write
+from augmask.packages import library_versions
+from augmask_bench.augmentation_cache import CachedAugmenter, perturbed_augmenter
 from augmask_bench.data import Dataset, split
-from augmask_bench.generator import Made, Request
+from augmask_bench.generators import Generated, Request
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import PROTOCOL, Run, load_modules, name_now
-from augmask_bench.results import Record, facts_of, real_file, sample_file
-from augmask_bench.score import Judge
+from augmask_bench.results import RunResult, facts_of, real_file, sample_file
+from augmask_bench.score import Scorer
 
 LIBRARIES = ("augmask", "torch", "numpy", "pandas", "lightgbm", "scikit-learn")
 
 
 class OutOfTime(Exception):
-    """A generator went on past its time."""
+    """A generator exceeded its time limit."""
 
 
 @cache
 def commit() -> str:
-    """Return the commit of the checkout that runs; empty for an installed package."""
+    """Return the commit of the checkout; an empty text for an installed package."""
     root = Path(am.__file__).parents[2]
     if not (root / ".git").exists():
         return ""
@@ -55,107 +54,108 @@ def commit() -> str:
 
 
 @contextmanager
-def _limited(minutes: float | None) -> Iterator[None]:
-    """Raise `OutOfTime` when the time is up.
+def _time_limit(minutes: float | None) -> Iterator[None]:
+    """Raise `OutOfTime` in this thread when the time is over.
 
-    By the clock's signal where that is possible (the main thread of a process on a
-    Unix); elsewhere the time is looked at when the work is done.
+    Python raises it between two instructions: a call of native code that takes long is
+    interrupted when it returns.
     """
     if minutes is None:
         yield
         return
+    thread = ctypes.c_ulong(threading.get_ident())
+    lock, active = threading.Lock(), True
 
-    def ring(*_: Any) -> None:
-        raise OutOfTime
+    def interrupt() -> None:
+        with lock:
+            if active:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    thread, ctypes.py_object(OutOfTime)
+                )
 
-    began = time.monotonic()
-    alarm = (
-        hasattr(signal, "SIGALRM")
-        and threading.current_thread() is threading.main_thread()
-    )
-    if not alarm:
-        yield
-        if time.monotonic() - began > 60 * minutes:
-            raise OutOfTime
-        return
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
+    timer = threading.Timer(60 * minutes, interrupt)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        timer.cancel()
+        with lock:
+            active = False
 
 
-def _keep(frame: pd.DataFrame, path: Path) -> None:
+def _save(frame: pd.DataFrame, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         frame.to_parquet(part, index=False)
 
 
 def generate(
-    run: Run, out: Path, data: Dataset, holed: pd.DataFrame
-) -> tuple[Made, SharedFill | None]:
+    run: Run, out: Path, data: Dataset, incomplete: pd.DataFrame
+) -> tuple[Generated, CachedAugmenter | None]:
     """Return the rows of a run's method, and the augmenter that it used.
 
     Parameters
     ----------
     run : Run
     out : Path
-        The grid's folder, for fills that runs share.
+        The grid's folder, for augmentations that runs share.
     data : Dataset
-        For the roles of its columns.
-    holed : pandas.DataFrame
-        The incomplete table to learn from.
+        For the kinds of its columns.
+    incomplete : pandas.DataFrame
+        The table to train on.
     """
     method, generator = run.method, find_generator(run.method.generator)
-    fill = None
+    augmenter = None
     if method.augmenter:
-        fill = SharedFill(bent(method.augmenter, method.eta, method.lam), out / "fills")
-    table, filled, minutes = holed, None, run.max_minutes
-    if generator.complete and fill is not None:
-        filled = augmented(holed, fill, run.seed, data.kinds)
-        table = filled.frame
+        augmenter = CachedAugmenter(
+            perturbed_augmenter(method.augmenter, method.eta, method.lam),
+            out / "augmentations",
+        )
+    table, completed, minutes = incomplete, None, run.max_minutes
+    if generator.complete and augmenter is not None:
+        completed = augmented(incomplete, augmenter, run.seed, data.kinds)
+        table = completed.frame
         if minutes is not None:
-            minutes = max(minutes - fill.spent / 60, 0.0)
+            minutes = max(minutes - augmenter.spent / 60, 0.0)
     request = Request(
         table,
         data.kinds,
-        len(holed),
+        len(incomplete),
         data.target,
         method,
         run.seed,
         run.device,
         minutes,
-        None if generator.complete else fill,
-        filled,
+        None if generator.complete else augmenter,
+        completed,
     )
-    return generator.make(request), fill
+    return generator.generate(request), augmenter
 
 
-def _done(
-    run: Run, out: Path, data: Dataset, holed: pd.DataFrame, judge: Judge
-) -> tuple[Record, pd.DataFrame]:
-    """Return what a finished run adds to its record, and its rows."""
+def _generate_and_score(
+    run: Run, out: Path, data: Dataset, incomplete: pd.DataFrame, scorer: Scorer
+) -> tuple[RunResult, pd.DataFrame]:
+    """Return what a completed run adds to its result, and its rows."""
     generator = find_generator(run.method.generator)
-    with _limited(None if generator.keeps_time else run.max_minutes):
-        made, fill = generate(run, out, data, holed)
-    began = time.perf_counter()
-    scores = judge.score(made.rows)
-    seconds = time.perf_counter() - began
-    found = {
+    with _time_limit(None if generator.keeps_time else run.max_minutes):
+        generated, augmenter = generate(run, out, data, incomplete)
+    start = time.perf_counter()
+    scores = scorer.score(generated.rows)
+    seconds = time.perf_counter() - start
+    result = {
         **scores,
-        "fit_seconds": made.fit_seconds,
-        "augment_seconds": fill.seconds if fill is not None else 0.0,
-        "sample_seconds": made.sample_seconds,
+        "fit_seconds": generated.fit_seconds,
+        "augment_seconds": augmenter.seconds if augmenter is not None else 0.0,
+        "sample_seconds": generated.sample_seconds,
         "score_seconds": seconds,
-        **made.facts,
+        **generated.facts,
     }
-    return found, made.rows
+    return result, generated.rows
 
 
 def _real_side(run: Run) -> str:
-    """Return the name of what all runs on the same real rows share."""
+    """Return the hash of what all runs on the same real rows share."""
     facts = [PROTOCOL, run.source.digest(), run.seed, run.metrics.rows]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:20]
 
@@ -167,28 +167,29 @@ def _one_line(error: BaseException) -> str:
     )
 
 
-def execute(run: Run, out: Path) -> Record:
-    """Do a run and return its record.
+def execute(run: Run, out: Path) -> RunResult:
+    """Execute a run and return its result.
 
-    A method that breaks is recorded as failed, one that cannot run here as unable;
-    neither raises. A table that cannot be had or has changed, and a folder that cannot
-    keep rows, do raise: that is nobody's rank.
+    A method that raises gets the status `failed`, one that is not available here
+    `unable`. A table that cannot be read or has changed, and a folder that cannot be
+    written, raise: these are not failures of the method.
 
     Parameters
     ----------
     run : Run
     out : Path
-        The grid's folder, for what runs share (`fills`, `real-side`) and for rows
-        that are kept (`samples`, `real`). The record itself is returned, not written.
+        The grid's folder, for caches that runs share (`augmentations`, `real-side`)
+        and, with `keep`, for rows (`samples`, `real`). The result itself is returned,
+        not written.
     """
     load_modules(run.modules)
     if name_now(run) != run.name:
         raise UsageError(
-            f"{run}: the table, or what a preset means, is not what it was when the "
-            "plan was read; start again, with the same on all machines"
+            f"{run}: the table or a preset has changed since the plan was read; start "
+            "again, with the same versions and data on all machines"
         )
     real = _real_side(run)
-    record: Record = {
+    result: RunResult = {
         **facts_of(run),
         "status": "done",
         "reason": "",
@@ -199,40 +200,42 @@ def execute(run: Run, out: Path) -> Record:
     }
     reason = run.method.why_unavailable(run.device)
     if reason:
-        return {**record, "status": "unable", "reason": reason}
+        return {**result, "status": "unable", "reason": reason}
     if find_spec("xgboost") is None:
         raise UsageError(
-            "the benchmark measures MLE with XGBoost, which is not installed; run "
-            "`pip install 'augmask[bench]'`"
+            "the metric MLE needs XGBoost, which is not installed; run "
+            "`pip install 'augmask[utility]'`"
         )
     with warnings.catch_warnings():
-        # notes on columns are for those who meet a table for the first time
+        # notes on columns were shown when the tables were checked
         warnings.simplefilter("ignore", AugMaskWarning)
         data = run.source.load()
         classes = data.target if data.task == "classification" else None
         train, test = split(data.frame, classes, run.seed)
-        holed = am.ampute(train, run.mechanism, run.ratio, run.seed, mar=run.mar)
-        record |= {"rows": len(train), "columns": train.shape[1]}
-        judge = Judge(
+        incomplete = am.ampute(
+            train, mechanism=run.mechanism, ratio=run.ratio, seed=run.seed, mar=run.mar
+        )
+        result |= {"rows": len(train), "columns": train.shape[1]}
+        scorer = Scorer(
             *(data, train, test, run.metrics, run.seed),
             out / "real-side" / f"{real}.npz",
         )
         try:
-            found, rows = _done(run, out, data, holed, judge)
+            outcome, rows = _generate_and_score(run, out, data, incomplete, scorer)
         except OutOfTime:
-            record |= {"status": "failed", "reason": "out of time"}
+            result |= {"status": "failed", "reason": "out of time"}
         except Exception as error:
-            record |= {
+            result |= {
                 "status": "failed",
                 "reason": _one_line(error),
                 "trace": traceback.format_exc(limit=-4),
             }
         else:
-            record |= found
+            result |= outcome
             if run.keep:
-                # levels as such, so that figures know the roles of columns
+                # as categories, so that figures know the roles of columns
                 roles = dict.fromkeys(data.categorical, "category")
-                place = real_file(out, run.source.name, run.seed, real)
-                _keep(train.astype(roles), place)
-                _keep(rows, sample_file(out, run))
-    return record
+                path = real_file(out, run.source.name, run.seed, real)
+                _save(train.astype(roles), path)
+                _save(rows, sample_file(out, run))
+    return result

@@ -1,8 +1,8 @@
-"""The five metrics of a run, each taken once, with the real side shared between runs.
+"""The five metrics of a run; the part that needs only real rows is cached.
 
-Two parts of the work depend on the real rows only: the distances within them, and what
-a model learns from them (TRTR). All methods of a dataset and seed share both, in memory
-and in a file; a lost race costs time only.
+Two parts of the work depend on the real rows only: the distances between them, and the
+score of a model trained on them (TRTR). All methods of a dataset and seed share both
+through a file; if two runs compute them at once, only time is lost.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from augmask.evaluation.columns import Floats
 from augmask.evaluation.coverage import alpha_beta
 from augmask.evaluation.fidelity import shape, trend
+from augmask.evaluation.tables import Floats
 from augmask.evaluation.utility import utility
 from augmask.rng import stream
 from augmask_bench.arrays import read_arrays, write_arrays
@@ -24,19 +24,19 @@ from augmask_bench.plan import Metrics
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    """Scores synthetic rows against the complete truth.
+class Scorer:
+    """Scores synthetic rows against the complete real table.
 
     Parameters
     ----------
     dataset : Dataset
-        For its roles.
+        For the roles of its columns.
     train, test : pandas.DataFrame
-        The complete training part, and rows that nobody learned from.
+        The complete training rows, and rows that no method was trained on.
     metrics : Metrics
     seed : int
     cache : Path
-        The file of the real side; made if it is absent.
+        The file of the cached real part; written if it is missing.
     """
 
     dataset: Dataset
@@ -47,23 +47,23 @@ class Judge:
     cache: Path
 
     def score(self, rows: pd.DataFrame) -> dict[str, float]:
-        """Return the five metrics, and both sides of MLE."""
+        """Return the five metrics, and both scores whose ratio is MLE."""
         data, metrics = self.dataset, self.metrics
         columns = data.numeric, data.categorical
         edges: Any = metrics.trend
-        known = read_arrays(self.cache)
-        shared = known or {}
+        cached = read_arrays(self.cache)
+        shared = cached or {}
 
-        def taught_by(table: pd.DataFrame, cache: dict[str, Floats]) -> Any:
+        def utility_of(table: pd.DataFrame, cache: dict[str, Floats]) -> Any:
             return utility(
                 *(self.train, table, self.test, *columns, data.target),
                 seed=self.seed,
                 cache=cache,
             )
 
-        if not known:
-            # real rows against themselves train the one model that all others share
-            taught_by(self.train, shared)
+        if not cached:
+            # stores the score of the model trained on real rows in `shared`
+            utility_of(self.train, shared)
         alpha, beta = alpha_beta(
             self.train,
             rows,
@@ -72,15 +72,15 @@ class Judge:
             rows=metrics.rows,
             rng=stream(self.seed, "score"),
         )
-        if not known:
+        if not cached:
             write_arrays(self.cache, shared)
-        taught = taught_by(rows, dict(shared))
+        mle = utility_of(rows, dict(shared))
         return {
             "shape": shape(self.train, rows, *columns).value,
             "trend": trend(self.train, rows, *columns, edges=edges).value,
             "alpha_precision": alpha.value,
             "beta_recall": beta.value,
-            "mle": float(taught.value),
-            "mle_real": float(taught.trtr),
-            "mle_synthetic": float(taught.tstr),
+            "mle": float(mle.value),
+            "mle_real": float(mle.trtr),
+            "mle_synthetic": float(mle.tstr),
         }

@@ -1,17 +1,17 @@
-"""Tests whether a method beats its rival in block after block.
+"""Significance tests of methods against a rival, over the blocks of a grid.
 
-The rival is, as in the paper, the best missing-aware baseline of each block and metric,
-or one method by name. Differences of scores are tested by Wilcoxon's signed ranks with
-Pratt's zeros:
+As in the paper, the rival is the best missing-aware baseline of each block and metric,
+or one method by name. Differences of scores are tested by Wilcoxon's signed-rank test
+with Pratt's treatment of zeros:
 
 * **Gain** (``**``): better, one-sided p < 0.05 after Holm over all methods and metrics;
-* **Match** (``*``): no Gain, and not worse either: one-sided p >= 0.05, without Holm,
-  which would make a Match easier to get;
+* **Match** (``*``): no Gain, but not worse: one-sided p >= 0.05, without Holm, which
+  would make a Match easier to get;
 * no mark: worse.
 
-Blocks of one dataset resemble each other, so a test over blocks claims more than it
-knows about datasets. Beside it stand the same test on the means of datasets and a
-bootstrap that draws whole datasets.
+Blocks of one dataset are not independent, so a test over blocks overstates the evidence
+across datasets. The same test on the means of datasets and a bootstrap over datasets
+are therefore reported too.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from augmask_bench.ranks import DECIMALS, RankTable
 
 Floats = npt.NDArray[np.float64]
 
-LEVEL = 0.05
+ALPHA = 0.05
 RESAMPLES = 9999
-# Up to here the test is exact, in milliseconds; beyond, the normal limit is as good.
-EXACT = 200
+# Up to this many blocks the test is exact; beyond, the normal limit is as good.
+MAX_EXACT = 200
 MARKS = {"gain": "**", "match": "*", "": ""}
 
 
 def signed_rank(differences: npt.ArrayLike) -> tuple[float, float]:
-    """Return the one-sided p of "greater" and of "less" than zero.
+    """Return the one-sided p-values of "greater" and of "less" than zero.
 
-    Zeros take part in the ranking and are then left out (Pratt). The null law, in
-    which every sign is a fair coin, is computed exactly, ties and zeros included.
+    Zeros take part in the ranking and are then dropped (Pratt). The null distribution,
+    in which every sign is a fair coin, is computed exactly, ties and zeros included.
 
     Examples
     --------
-    Nothing differs; all of three differ one way, which a coin does in 1 of 8:
+    No difference; three differences of one sign, which have probability 1/8:
 
     >>> signed_rank([0.0, 0.0])
     (1.0, 1.0)
@@ -53,24 +53,25 @@ def signed_rank(differences: npt.ArrayLike) -> tuple[float, float]:
     d = np.round(np.asarray(differences, dtype=np.float64), DECIMALS)
     if not d.any():
         return 1.0, 1.0
-    if len(d) > EXACT:
+    if len(d) > MAX_EXACT:
         greater, less = (
             float(wilcoxon(d, zero_method="pratt", alternative=side).pvalue)
             for side in ("greater", "less")
         )
         return greater, less
-    # Average ranks are halves: doubled, their sums are places in an array.
+    # twice the average ranks are integers, whose sums index an array
     steps = np.round(2 * rankdata(np.abs(d))[d != 0]).astype(int)
-    law = np.zeros(steps.sum() + 1)
-    law[0] = 1.0
+    null = np.zeros(steps.sum() + 1)
+    null[0] = 1.0
     for step in steps:
-        law = law / 2 + np.concatenate([np.zeros(step), law[:-step]]) / 2
-    found = steps[d[d != 0] > 0].sum()
-    return min(float(law[found:].sum()), 1.0), min(float(law[: found + 1].sum()), 1.0)
+        null = null / 2 + np.concatenate([np.zeros(step), null[:-step]]) / 2
+    observed = steps[d[d != 0] > 0].sum()
+    greater, less = null[observed:].sum(), null[: observed + 1].sum()
+    return min(float(greater), 1.0), min(float(less), 1.0)
 
 
 def holm(p: npt.ArrayLike) -> Floats:
-    """Return p-values that hold for all tests of a family together.
+    """Return p-values adjusted for a family of tests by Holm's method.
 
     Examples
     --------
@@ -88,15 +89,15 @@ def holm(p: npt.ArrayLike) -> Floats:
 def cluster_interval(
     means: npt.ArrayLike, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Return a 95 % interval of the mean over datasets, from whole datasets redrawn.
+    """Return a 95 % bootstrap interval of the mean over datasets.
 
-    With few datasets such an interval is too short; one dataset gives none.
+    With few datasets such an interval is too short; with one it is NaN.
     """
     means = np.asarray(means, dtype=np.float64)
     if len(means) < 2:
         return np.nan, np.nan
-    drawn = rng.choice(means, (RESAMPLES, len(means))).mean(axis=1)
-    low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
+    resampled = rng.choice(means, (RESAMPLES, len(means))).mean(axis=1)
+    low, high = np.quantile(resampled, [ALPHA / 2, 1 - ALPHA / 2])
     return float(low), float(high)
 
 
@@ -107,9 +108,9 @@ class Gains:
     Parameters
     ----------
     rival : str
-        Who the methods were tested against, in words; "" if there was nobody.
+        What the methods were tested against, in words; "" if there was no rival.
     tests : pandas.DataFrame
-        One line a method and metric: `mark` ("gain", "match", ""), `difference` (mean
+        One row per method and metric: `mark` ("gain", "match", ""), `difference` (mean
         over datasets), `low` and `high` (its bootstrap interval), `p` and `p_less` over
         blocks, `p_holm`, and `p_datasets`, over means of datasets.
     notes : tuple of str
@@ -121,12 +122,11 @@ class Gains:
 
     def mark(self, method: str, metric: str) -> str:
         """Return ``**`` for a Gain, ``*`` for a Match, else nothing."""
-        found = self.tests["mark"].get((method, metric), "")
-        return MARKS[found]
+        return MARKS[self.tests["mark"].get((method, metric), "")]
 
 
 def _rival(table: RankTable, against: str | None) -> tuple[list[str], str]:
-    """Return the methods whose best is the rival, and what to call it."""
+    """Return the methods whose best score is the rival, and its name."""
     known = list(table.methods.index)
     if against is not None:
         if against not in known:
@@ -152,17 +152,17 @@ def _notes(table: RankTable, rival: str, n_tests: int) -> tuple[str, ...]:
         notes.append(
             f"The {n_blocks} blocks come from {n_datasets} dataset"
             + ("s" if n_datasets > 1 else "")
-            + " and are not independent, so this test finds gains too easily; "
-            "the p over datasets and the bootstrap interval take datasets as the unit. "
-            f"With {n_datasets}, that p is at least {0.5**n_datasets:.2g}."
+            + " and are not independent, so this test finds gains too easily; the p "
+            "over datasets and the bootstrap interval use datasets as the unit. With "
+            f"{n_datasets}, that p is at least {0.5**n_datasets:.2g}."
         )
-    if 0.5**n_blocks * n_tests >= LEVEL:
+    if 0.5**n_blocks * n_tests >= ALPHA:
         notes.append(
             f"With {n_blocks} blocks and {n_tests} tests no Gain is possible, and a "
-            "Match says little."
+            "Match is weak evidence."
         )
     if (table.methods["failed"] > 0).any():
-        notes.append("A failed run enters the test with the score 0.")
+        notes.append("A failed run has the score 0 in the test.")
     return tuple(notes)
 
 
@@ -171,21 +171,22 @@ def gains(
 ) -> Gains:
     """Test every method against the best missing-aware baseline of each block.
 
-    The best of several noisy scores is too high, so a Gain over it is hard to get.
-    In the summary, the rival is the baseline with the best summary rank in the block.
+    The best of several noisy scores is biased upwards, so a Gain over it is hard to
+    get. In the summary, the rival is the baseline with the best summary rank in the
+    block.
 
     Parameters
     ----------
     table : RankTable
     rng : numpy.random.Generator
-        For the bootstrap; the p-values take no draws.
+        For the bootstrap; the p-values are not random.
     against : str, optional
-        The one method to test against instead.
+        A method to test against instead.
 
     Returns
     -------
     Gains
-        Without tests, and with a note why, if there is no such baseline.
+        Without tests, but with a note, if there is no such baseline.
     """
     rivals, name = _rival(table, against)
     if not rivals:
@@ -194,13 +195,13 @@ def gains(
             pd.DataFrame({"mark": []}, pd.MultiIndex.from_product([[], []])),
             (
                 "No missing-aware baseline was ranked, so there is no Gain or Match; "
-                "name a method to test against.",
+                "name a method to test against with --against.",
             ),
         )
     scores = table.scores.replace(-np.inf, 0.0)
     datasets = scores.index.get_level_values("dataset")
     lines = []
-    # Baselines that take part in the rival could only lose against it.
+    # a baseline that is part of the rival could only lose against it
     tested = [method for method in table.methods.index if method not in rivals]
     for method in tested:
         for metric in table.metrics:
@@ -223,7 +224,7 @@ def gains(
             )
     tests = pd.DataFrame(lines).set_index(["method", "metric"])
     tests["p_holm"] = holm(tests["p"])
-    gain = tests["p_holm"] < LEVEL
-    match = ~gain & (tests["p_less"] >= LEVEL)
+    gain = tests["p_holm"] < ALPHA
+    match = ~gain & (tests["p_less"] >= ALPHA)
     tests.insert(0, "mark", np.select([gain, match], ["gain", "match"], ""))
     return Gains(name, tests, _notes(table, name, len(tests)))

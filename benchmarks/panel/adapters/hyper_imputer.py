@@ -8,7 +8,7 @@ from job import job
 
 from augmask.augmentation import resolve_augmenter
 from augmask.rng import stream
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
 
 if __name__ == "__main__":

@@ -1,28 +1,63 @@
-"""Put plausible numbers in holes, so that a network gets complete input: T(z | x, m).
+"""Augmenters: fill missing values with plausible ones, T(z | x^obs, m) in the paper.
 
-`AUGMENTERS` maps the names of the rules to functions that make them; the modules
-behind a name are imported when it is asked for.
+A network needs complete input; an `Augmenter` provides it. Names as in the paper: m is
+the mask (`Table.observed`), x^A the augmented row, u the context of a column (the other
+columns with their missing values, and their mask bits).
+
+`AUGMENTERS` maps names to factories; a module is imported when its name is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self
 
 from augmask.errors import UsageError, did_you_mean
-from augmask.plugins import plugins
+from augmask.packages import plugins
 
 if TYPE_CHECKING:
-    from augmask.augmentation.base import Augmenter
+    import numpy as np
+
+    from augmask.progress import Progress
+    from augmask.table.table import Table
 
 
-def _lazy(module: str, rule: str) -> Callable[[], Augmenter]:
+class Augmenter(Protocol):
+    """Anything with `fit` and `draw`; no base class is needed.
+
+    Optional class attributes: `stochastic` (True if absent); where it is False, all
+    draws are equal and callers keep one. `version`, a string, must change whenever the
+    draws change, so that caches and benchmark results are not reused.
+    """
+
+    def fit(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Learn from the observed cells of `table`.
+
+        Calls `progress("augment", done, total, {})` after each finished column.
+        """
+        ...
+
+    def draw(self, rng: np.random.Generator) -> Table:
+        """Return the fitted table with every missing cell filled.
+
+        Every cell has a finite number or a valid code; observed cells and the mask are
+        unchanged, bit for bit.
+        """
+        ...
+
+
+DEFAULT_AUGMENTER = "lgbm-s"
+
+
+def _lazy(module: str, name: str) -> Callable[[], Augmenter]:
     def make() -> Augmenter:
-        made: Augmenter = getattr(
-            import_module(f"augmask.augmentation.{module}"), rule
+        augmenter: Augmenter = getattr(
+            import_module(f"augmask.augmentation.{module}"), name
         )()
-        return made
+        return augmenter
 
     return make
 
@@ -40,43 +75,48 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
 }
 
 
-def every_augmenter() -> dict[str, Callable[[], Augmenter]]:
-    """Return our own augmenters and those that other installed packages register."""
-    return {**plugins("augmask.augmenters"), **AUGMENTERS}
+def available_augmenters() -> dict[str, Callable[[], Augmenter]]:
+    """Return the built-in augmenters, then those of installed plug-ins."""
+    installed = plugins("augmask.augmenters")
+    return AUGMENTERS | {k: v for k, v in installed.items() if k not in AUGMENTERS}
 
 
-def resolve_augmenter(
-    augmenter: str | Augmenter, also: Iterable[str] = ()
-) -> Augmenter:
-    """Return the rule of that name; an object with `fit` and `draw` is returned as is.
+def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
+    """Return the augmenter of that name; an object with `fit` and `draw` is returned.
 
-    Parameters
-    ----------
-    augmenter : str or Augmenter
-    also : iterable of str
-        What the caller takes besides these names, to be told of.
+    `"auto"` is LGBM-S.
 
     Examples
     --------
-    >>> type(resolve_augmenter("mean")).__name__
-    'Mean'
+    >>> type(resolve_augmenter("auto")).__name__
+    'LgbmS'
     >>> resolve_augmenter("lgbms")
     Traceback (most recent call last):
-    augmask.errors.UsageError: there is no augmenter 'lgbms'; did you mean 'lgbm-s'?
+    augmask.errors.UsageError: unknown augmenter 'lgbms'; did you mean 'lgbm-s'?
     """
     if isinstance(augmenter, str):
-        if augmenter in AUGMENTERS:
-            return AUGMENTERS[augmenter]()
-        installed = every_augmenter()
-        if augmenter in installed:
-            return installed[augmenter]()
-        hint = did_you_mean(augmenter, [*also, *installed])
-        raise UsageError(f"there is no augmenter {augmenter!r}{hint}")
+        name = DEFAULT_AUGMENTER if augmenter == "auto" else augmenter
+        # Plug-ins are searched only where no built-in augmenter has the name.
+        known = AUGMENTERS if name in AUGMENTERS else available_augmenters()
+        if name in known:
+            return known[name]()
+        hint = did_you_mean(name, ["auto", *known])
+        raise UsageError(f"unknown augmenter {name!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(
         getattr(augmenter, "draw", None)
     ):
         return augmenter
     raise UsageError(
-        "an augmenter is a name or an object with the methods fit and draw, "
-        f"got {augmenter!r}"
+        f"an augmenter must be a name or an object with fit and draw, got {augmenter!r}"
     )
+
+
+def check_fitted(augmenter: object, attribute: str) -> None:
+    """Raise scikit-learn's `NotFittedError` unless `fit` has set `attribute`."""
+    if not hasattr(augmenter, attribute):
+        # Not at the top: importing this package must not import scikit-learn.
+        from sklearn.exceptions import NotFittedError
+
+        raise NotFittedError(
+            f"this {type(augmenter).__name__} is not fitted; call fit before draw"
+        )

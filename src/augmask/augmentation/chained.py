@@ -1,7 +1,7 @@
 """Chained equations: MICE, and lgbm-chain, a joint draw of co-missing cells.
 
-The factors of LGBM-S draw the holes of a row independently of each other. A chain
-draws them in turn, each given the current values of all others, so that two cells
+The factors of LGBM-S draw the missing cells of a row independently of each other. A
+chain draws them in turn, each given the current values of all others, so that two cells
 missing in the same row agree with each other.
 """
 
@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.boosted import chosen_rows, fit_moments
-from augmask.augmentation.conditional import (
+from augmask.augmentation import check_fitted
+from augmask.augmentation.boosted import (
     LEARN_ROWS,
     ColumnModel,
     NumModel,
+    columns_by_cost,
     context,
-    fit_and_pack,
-    longest_first,
+    fit_moments,
+    fit_to_text,
+    row_sampling,
 )
 from augmask.augmentation.moments import (
     Float32Array,
+    codes_from_uniform,
     draw_moments,
-    pick_codes,
     write_missing,
 )
 from augmask.augmentation.workers import run_each
-from augmask.errors import NotFittedError
 from augmask.table.table import BoolArray, Table
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
 
 N_SWEEPS = 4
 
-# Rows of one walk. Fixed, because each walk has a random stream of its own and draws
-# must not depend on the number of workers; large, because each walk parses all models.
-WALK_ROWS = 8_192
+# Rows per chunk. Fixed, because each chunk has its own random stream and draws must not
+# depend on the number of workers; large, because each chunk parses all models.
+CHUNK_ROWS = 8_192
 
 
-def _imputed(table: Table) -> Table:
-    # scikit-learn keeps the imputer locked until this module has been imported.
+def _impute(table: Table) -> Table:
+    # scikit-learn hides the imputer until this module has been imported.
     import_module("sklearn.experimental.enable_iterative_imputer")
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.impute import IterativeImputer
@@ -56,19 +57,19 @@ def _imputed(table: Table) -> Table:
         warnings.simplefilter("ignore", ConvergenceWarning)
         x = imputer.fit_transform(x)
     n_num = table.layout.n_num
-    holes = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
+    values = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
     codes = [
         np.clip(np.rint(column), 0, card - 1).astype(np.int64)
-        for column, card in zip(holes[n_num:], table.layout.cards, strict=True)
+        for column, card in zip(values[n_num:], table.layout.cards, strict=True)
     ]
-    return write_missing(table, holes[:n_num], codes)
+    return write_missing(table, values[:n_num], codes)
 
 
 class Mice:
-    """scikit-learn's `IterativeImputer` with its defaults; one deterministic fill.
+    """scikit-learn's `IterativeImputer` with its defaults; deterministic.
 
-    The paper names the tool's defaults and lists the rule as deterministic, which
-    fits this one (Bayesian ridge regressions, ten rounds, no posterior sampling).
+    The paper names the tool's defaults and lists the augmenter as deterministic, which
+    matches Bayesian ridge regressions, ten rounds and no posterior sampling.
     Categories enter as codes and come back rounded and clipped to 0 .. K_j - 1.
     """
 
@@ -78,42 +79,41 @@ class Mice:
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
-        """Run the imputer; the completion is kept for `draw`."""
+        """Run the imputer and keep the completion."""
         del rng
         self.table_ = table
-        self.filled_ = table if table.observed.all() else _imputed(table)
+        self.filled_ = table if table.observed.all() else _impute(table)
         if progress is not None:
-            # The rounds go over all columns, so all columns finish at once.
+            # Each round visits all columns, so all columns finish at once.
             progress("augment", table.layout.n_features, table.layout.n_features, {})
         return self
 
     def draw(self, rng: np.random.Generator) -> Table:
-        """Return the one completion there is."""
+        """Return the completion."""
         del rng
-        if not hasattr(self, "filled_"):
-            raise NotFittedError("Call fit before draw: nothing was imputed yet.")
+        check_fitted(self, "filled_")
         return self.filled_
 
 
-def walk(
+def run_chain(
     x: Float32Array,
     observed: BoolArray,
     models: dict[int, ColumnModel],
     n_sweeps: int,
     seed: int,
 ) -> Float32Array:
-    """Draw the holes of some rows in turn, `n_sweeps` times, each given all others.
+    """Redraw the missing cells column by column, each given all others.
 
     Parameters
     ----------
     x : float32 array [rows, d]
-        A completion to start from.
+        An initial completion.
     observed : bool array [rows, d]
     models : dict
-        The conditional models of each column with holes, in the order of the walk.
+        The conditional models of each incomplete column, in the order of the sweep.
     n_sweeps : int
     seed : int
-        Of this walk's own random stream.
+        Of the random stream of these rows.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def walk(
     """
     rng = np.random.default_rng(seed)
     x = x.copy()
-    parsed = {j: model.unpacked() for j, model in models.items()}
+    parsed = {j: model.to_boosters() for j, model in models.items()}
     for _ in range(n_sweeps):
         for j, model in parsed.items():
             missing = ~observed[:, j]
@@ -133,7 +133,8 @@ def walk(
                 factor = model.predict(u)
                 x[missing, j] = factor.mu + factor.sigma * rng.standard_normal(len(u))
             else:
-                x[missing, j] = pick_codes(model.predict(u).p, rng.random(len(u)))
+                p = model.predict(u).p
+                x[missing, j] = codes_from_uniform(p, rng.random(len(u)))
     return x
 
 
@@ -141,23 +142,22 @@ class LgbmChain:
     """LGBM-S followed by sweeps of stochastic chained equations.
 
     `fit` draws an LGBM-S completion and then alternates, `n_sweeps` times: refit the
-    conditional models on the current completion, redraw every hole. `draw` starts
-    from a fresh LGBM-S draw and walks `n_sweeps` sweeps with the last models.
+    conditional models on the current completion, redraw every missing cell. `draw`
+    starts from a fresh LGBM-S draw and runs `n_sweeps` sweeps with the last models.
 
-    The models of one sweep are fitted side by side, all on the completion that the
-    sweep before left behind; the draws are strictly sequential, each column given the
-    newest values of all others. (Drawing side by side would be wrong: of two cells
-    redrawn at once, each follows the other's old value, and their dependence, the
-    point of a chain, is lost.) Rows do not depend on each other once the models are
-    fitted, so a walk is split by rows among the workers. Models that lag by part of a
-    sweep cost nothing: on a pair of co-missing columns of correlation .87, LGBM-S
+    The models of one sweep are fitted in parallel, all on the completion of the sweep
+    before; the draws are strictly sequential, each column given the newest values of
+    all others. (In parallel, each of two cells would follow the other's old value, and
+    their dependence, the point of a chain, would be lost.) Rows are independent given
+    the models, so a chain is split by rows among the workers. Models that lag by part
+    of a sweep cost nothing: on a pair of co-missing columns of correlation .87, LGBM-S
     draws correlate by .18, these by .90, and those of a chain that refits before each
-    column, strictly one after the other, by .91.
+    column by .91.
 
     Parameters
     ----------
     n_sweeps : int
-        Sweeps of `fit` and of each `draw`; 8 were no better than 4 in trials.
+        Sweeps of `fit` and of each `draw`; 8 were not better than 4 in trials.
     n_jobs : int, optional
         Worker processes; all usable cores by default. Draws do not depend on it.
     learn_rows : int
@@ -166,8 +166,8 @@ class LgbmChain:
     Notes
     -----
     Cost: `fit` takes about `1 + n_sweeps` times as long as LGBM-S. A draw fits
-    nothing and predicts every hole `n_sweeps` times. Adult on two cores, MCAR 0.7:
-    12 s for LGBM-S, 61 s for this fit, 19 s for each draw, most of it spent on the
+    nothing and predicts every missing cell `n_sweeps` times. Adult on two cores, MCAR
+    0.7: 12 s for LGBM-S, 61 s for this fit, 19 s for each draw, most of it spent on the
     one column of 42 classes. Memory: the last models are kept as text, a few MB for
     such a column.
     """
@@ -189,8 +189,8 @@ class LgbmChain:
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
-        """Fit the LGBM-S start, then refit and redraw `n_sweeps` times."""
-        columns = longest_first(table, self.learn_rows)
+        """Fit LGBM-S, then refit and redraw `n_sweeps` times."""
+        columns = columns_by_cost(table, self.learn_rows)
         total = len(columns) * (1 + self.n_sweeps)
         done = 0
 
@@ -202,59 +202,56 @@ class LgbmChain:
 
         self.table_ = table
         self.models_: dict[int, ColumnModel] = {}
-        self.start_ = fit_moments(
+        self.initial_moments_ = fit_moments(
             table, "paper", rng, self.n_jobs, lambda *_: count(), self.learn_rows
         )
         if not columns:
             return self
-        x = self._start(rng)
+        x, n_num = self._initial_draw(rng), table.layout.n_num
         for _ in range(self.n_sweeps):
-            learn = chosen_rows(table, self.learn_rows, rng)
+            sampling = row_sampling(table, self.learn_rows, rng)
             calls = [
-                (x, table.observed, table.layout.n_num, j, card, "paper", learn)
+                (x, table.observed, n_num, j, card, "paper", None, sampling)
                 for j, card in columns
             ]
-            found = {}
+            models = {}
             for i, model in run_each(
-                fit_and_pack, calls, cells=x.size, n_jobs=self.n_jobs
+                fit_to_text, calls, cells=x.size, n_jobs=self.n_jobs
             ):
-                found[columns[i][0]] = model
+                models[columns[i][0]] = model
                 count()
-            # The walk goes by column order, whichever fit finished first.
-            self.models_ = dict(sorted(found.items()))
-            x = self._walked(x, 1, rng)
+            # Sweeps follow column order, whichever fit finished first.
+            self.models_ = dict(sorted(models.items()))
+            x = self._sweep(x, 1, rng)
         return self
 
     def draw(self, rng: np.random.Generator) -> Table:
-        """Return the table with a new walk's values in its holes."""
-        if not hasattr(self, "models_"):
-            raise NotFittedError("Call fit before draw: no models were learned yet.")
+        """Return the table with the values of a new chain in its missing cells."""
+        check_fitted(self, "models_")
         table = self.table_
         if table.observed.all():
             return table
-        x = self._walked(self._start(rng), self.n_sweeps, rng)
+        x = self._sweep(self._initial_draw(rng), self.n_sweeps, rng)
         n_num = table.layout.n_num
-        holes = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
-        codes = [column.astype(np.int64) for column in holes[n_num:]]
-        return write_missing(table, holes[:n_num], codes)
+        values = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
+        codes = [column.astype(np.int64) for column in values[n_num:]]
+        return write_missing(table, values[:n_num], codes)
 
-    def _start(self, rng: np.random.Generator) -> Float32Array:
-        start = draw_moments(self.table_, self.start_, rng)
-        return np.concatenate([start.num, start.cat], axis=1, dtype=np.float32)
+    def _initial_draw(self, rng: np.random.Generator) -> Float32Array:
+        filled = draw_moments(self.table_, self.initial_moments_, rng)
+        return np.concatenate([filled.num, filled.cat], axis=1, dtype=np.float32)
 
-    def _walked(
+    def _sweep(
         self, x: Float32Array, n_sweeps: int, rng: np.random.Generator
     ) -> Float32Array:
         observed = self.table_.observed
-        pieces = [
-            slice(first, first + WALK_ROWS) for first in range(0, len(x), WALK_ROWS)
-        ]
-        seeds = rng.integers(2**63, size=len(pieces))
+        chunks = [slice(i, i + CHUNK_ROWS) for i in range(0, len(x), CHUNK_ROWS)]
+        seeds = rng.integers(2**63, size=len(chunks))
         calls = [
-            (x[piece], observed[piece], self.models_, n_sweeps, int(seed))
-            for piece, seed in zip(pieces, seeds, strict=True)
+            (x[chunk], observed[chunk], self.models_, n_sweeps, int(seed))
+            for chunk, seed in zip(chunks, seeds, strict=True)
         ]
-        walked = np.empty_like(x)
-        for i, rows in run_each(walk, calls, cells=x.size, n_jobs=self.n_jobs):
-            walked[pieces[i]] = rows
-        return walked
+        result = np.empty_like(x)
+        for i, rows in run_each(run_chain, calls, cells=x.size, n_jobs=self.n_jobs):
+            result[chunks[i]] = rows
+        return result

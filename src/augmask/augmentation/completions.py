@@ -1,15 +1,15 @@
-"""How many completions of the table exist, and which one an epoch of training sees.
+"""How many completions of a table to draw, and which one each training epoch uses.
 
 `one` fixed draw is the paper's default. `cycle:k` switches the whole table to the next
 of k cached draws each epoch. `anchor:k:rho` uses a fixed draw with probability ρ and
-otherwise a cached one. `stack:k` (ours) lets every row live in the training set k
-times, each time with another draw in its holes and the same mask.
+otherwise a cached one. `stack:k` (ours) repeats every row k times in the training set,
+each time with another draw in its missing cells and the same mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
@@ -19,34 +19,33 @@ from augmask.errors import UsageError
 from augmask.table.table import BoolArray, Table
 
 if TYPE_CHECKING:
-    from augmask.augmentation.base import Augmenter
+    from augmask.augmentation import Augmenter
     from augmask.progress import Progress
 
 Kind = Literal["one", "cycle", "anchor", "stack"]
-# Rows that are looked at a time.
-PIECE = 65_536
+# Rows processed at a time.
+CHUNK = 65_536
 
 FORMS = "'one', 'cycle:K', 'anchor:K:RHO' or 'stack:K', for example 'stack:4'"
 
 
 @dataclass(frozen=True)
 class CompletionPlan:
-    """A policy of draws.
+    """How many completions to draw, and which one an epoch uses.
 
     Parameters
     ----------
     kind : {"one", "cycle", "anchor", "stack"}
     k : int
-        Size of the cache; of "anchor" the anchor itself comes on top.
+        Size of the cache; "anchor" needs the anchor in addition.
     rho : float
-        Share of epochs that see the anchor; only "anchor" uses it.
+        Share of epochs that use the anchor; for "anchor" only.
 
     Examples
     --------
-    >>> CompletionPlan.parse("anchor:30:0.8")
-    CompletionPlan(kind='anchor', k=30, rho=0.8)
-    >>> str(CompletionPlan.parse("stack:4")), CompletionPlan.parse("anchor:30:0.8").n_draws
-    ('stack:4', 31)
+    >>> plan = CompletionPlan.parse("anchor:30:0.8")
+    >>> plan, plan.n_draws
+    (CompletionPlan(kind='anchor', k=30, rho=0.8), 31)
     """
 
     kind: Kind = "one"
@@ -54,13 +53,13 @@ class CompletionPlan:
     rho: float = 1.0
 
     def __post_init__(self) -> None:
-        wrong = (
+        invalid = (
             self.kind not in get_args(Kind)
             or self.k < 1
             or (self.kind == "one" and self.k != 1)
             or not 0.0 <= self.rho <= 1.0
         )
-        if wrong:
+        if invalid:
             raise UsageError(
                 f"completions must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
                 f"got kind={self.kind!r}, k={self.k}, rho={self.rho}"
@@ -68,7 +67,7 @@ class CompletionPlan:
 
     @classmethod
     def parse(cls, text: str) -> CompletionPlan:
-        """Read a policy from its name."""
+        """Parse a plan such as "stack:4"."""
         kind, *numbers = text.split(":")
         expected = {"one": 0, "cycle": 1, "anchor": 2, "stack": 1}
         try:
@@ -89,19 +88,19 @@ class CompletionPlan:
 
     @property
     def n_draws(self) -> int:
-        """How many completions the policy needs."""
+        """Number of completions to draw."""
         return self.k + 1 if self.kind == "anchor" else self.k
 
     def draw_of_epoch(self, epoch: int, rng: np.random.Generator) -> int | None:
-        """Return which draw the whole table shows in `epoch`, counted from 0.
+        """Return the draw that `epoch` uses, counted from 0.
 
-        None means no single one: with "stack" an epoch visits every pair of a row
-        and a draw once.
+        None for "stack", whose epochs visit every pair of a row and a draw once.
 
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> [CompletionPlan.parse("cycle:3").draw_of_epoch(epoch, rng) for epoch in range(4)]
+        >>> plan = CompletionPlan.parse("cycle:3")
+        >>> [plan.draw_of_epoch(epoch, rng) for epoch in range(4)]
         [0, 1, 2, 0]
         """
         if self.kind == "stack":
@@ -109,34 +108,34 @@ class CompletionPlan:
         if self.kind == "cycle":
             return epoch % self.k
         if self.kind == "anchor" and rng.random() >= self.rho:
-            # By epoch and not by a counter, so that a resumed run needs no memory.
+            # A function of the epoch, so that a resumed run needs no state.
             return 1 + epoch % self.k
         return 0
 
 
 @dataclass(frozen=True, eq=False)
 class Completions:
-    """k completions of one table, with memory for the missing cells only.
+    """k completions of one table; only missing cells are stored k times.
 
     Parameters
     ----------
     table : Table
-        Completed with draw 0. Its layout may hold a reserved code.
-    num_fill : float32 array [k, numeric holes]
-        Holes in row-major order of `table.num`.
-    cat_fill : int32 array [k, categorical holes]
-        Holes in row-major order of `table.cat`.
-    policy : Draws
+        Completed with draw 0. Its layout may have a reserved code.
+    num_fill : float32 array [k, missing numbers]
+        In row-major order of `table.num`.
+    cat_fill : int32 array [k, missing categories]
+        In row-major order of `table.cat`.
+    plan : CompletionPlan
     """
 
     table: Table
     num_fill: npt.NDArray[np.float32]
     cat_fill: npt.NDArray[np.int32]
-    policy: CompletionPlan
+    plan: CompletionPlan
 
     @property
     def n_draws(self) -> int:
-        """How many completions there are."""
+        """Number of completions."""
         return len(self.num_fill)
 
     def completion(self, i: int) -> Table:
@@ -147,66 +146,65 @@ class Completions:
         return self.table.filled(num, cat)
 
     def draw_of_epoch(self, epoch: int, rng: np.random.Generator) -> int | None:
-        """Return the policy's choice for `epoch`; see `CompletionPlan.draw_of_epoch`."""
-        return self.policy.draw_of_epoch(epoch, rng)
+        """Return the draw that `epoch` uses; see `CompletionPlan.draw_of_epoch`."""
+        return self.plan.draw_of_epoch(epoch, rng)
 
 
-def _pieces(n: int) -> Iterator[slice]:
-    """Go over `n` rows without needing memory for something as large as the table."""
-    return (slice(start, start + PIECE) for start in range(0, n, PIECE))
+def _chunks(n: int) -> Iterator[slice]:
+    """Yield slices of `n` rows, to avoid temporaries as large as the table."""
+    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
 
 
-def _broken(table: Table, filled: Table, rows: slice) -> str | None:
-    """Say which promise of `Augmenter.draw` some rows break, if one."""
+def _violation(table: Table, filled: Table, rows: slice) -> str | None:
+    """Return the requirement of `Augmenter.draw` that some rows violate, if any."""
     num, cat = filled.num[rows], filled.cat[rows]
     changed_num = (num != table.num[rows]) & table.num_observed[rows]
     changed_cat = (cat != table.cat[rows]) & table.cat_observed[rows]
     if changed_num.any() or changed_cat.any():
-        return "leave observed cells as they are"
+        return "leave observed cells unchanged"
     if not np.isfinite(num).all():
-        return "fill every numeric hole with a finite number"
+        return "fill every missing number with a finite number"
     if ((cat < 0) | (cat >= np.array(filled.layout.cards, dtype=int))).any():
-        return "fill every categorical hole with a code of the layout"
+        return "fill every missing category with a code of the layout"
     return None
 
 
 def check_completion(table: Table, filled: Table) -> None:
-    """Raise `UsageError` unless `filled` keeps the promises of `Augmenter.draw`."""
-    broken: str | None = None
+    """Raise `UsageError` unless `filled` is a valid result of `Augmenter.draw`."""
     if filled.layout.names != table.layout.names or not np.array_equal(
         filled.observed, table.observed
     ):
-        broken = "keep the features and the mask"
+        violation: str | None = "keep the features and the mask"
     else:
-        every = (_broken(table, filled, rows) for rows in _pieces(len(table)))
-        broken = next(filter(None, every), None)
-    if broken:
-        raise UsageError(f"The draw of an augmenter must {broken}; this one does not.")
+        each = (_violation(table, filled, rows) for rows in _chunks(len(table)))
+        violation = next(filter(None, each), None)
+    if violation:
+        raise UsageError(f"invalid draw of the augmenter: it must {violation}")
 
 
-def _take_holes(
-    values: npt.NDArray[Any], observed: BoolArray, place: npt.NDArray[Any]
+def _copy_missing(
+    values: npt.NDArray[Any], observed: BoolArray, out: npt.NDArray[Any]
 ) -> None:
-    """Write what stands in the holes, in row-major order, to `place`."""
-    at = 0
-    for rows in _pieces(len(values)):
-        found = values[rows][~observed[rows]]
-        place[at : at + len(found)] = found
-        at += len(found)
+    """Copy the unobserved cells, in row-major order, to `out`."""
+    start = 0
+    for rows in _chunks(len(values)):
+        cells = values[rows][~observed[rows]]
+        out[start : start + len(cells)] = cells
+        start += len(cells)
 
 
 def complete(
     augmenter: Augmenter,
     table: Table,
-    policy: CompletionPlan,
+    plan: CompletionPlan,
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> Completions:
-    """Fit `augmenter` on `table` and draw as many completions as `policy` asks for.
+    """Fit `augmenter` on `table` and draw the completions of `plan`.
 
-    Where all draws would be equal (no holes, or a rule that says it is not
-    stochastic) one is drawn and the policy becomes "one": copies of the same row
-    would only change the order in which training meets the data.
+    Where all draws would be equal (no missing values, or an augmenter that is not
+    stochastic) one is drawn and the plan becomes "one": copies of the same row would
+    only change the order of training.
 
     Examples
     --------
@@ -219,14 +217,14 @@ def complete(
     ...     Layout(("a",), (), ()),
     ... )
     >>> rng = np.random.default_rng(0)
-    >>> drawn = complete(Ecdf(), table, CompletionPlan.parse("stack:4"), rng)
-    >>> drawn.n_draws, drawn.num_fill.shape, drawn.completion(3).num.shape
-    (4, (4, 1), (3, 1))
+    >>> completions = complete(Ecdf(), table, CompletionPlan.parse("stack:4"), rng)
+    >>> completions.n_draws, completions.num_fill.shape
+    (4, (4, 1))
     """
     augmenter.fit(table, rng, progress)
     if table.observed.all() or not getattr(augmenter, "stochastic", True):
-        policy = CompletionPlan("one")
-    k = policy.n_draws
+        plan = CompletionPlan("one")
+    k = plan.n_draws
     n_num = np.count_nonzero(~table.num_observed)
     n_cat = np.count_nonzero(~table.cat_observed)
     num_fill = np.empty((k, n_num), dtype=np.float32)
@@ -236,11 +234,11 @@ def complete(
         filled = augmenter.draw(rng)
         check_completion(table, filled)
         layout = filled.layout
-        _take_holes(filled.num, table.num_observed, num_fill[i])
-        _take_holes(filled.cat, table.cat_observed, cat_fill[i])
-        # the next draw is made while this one is not in memory any more
+        _copy_missing(filled.num, table.num_observed, num_fill[i])
+        _copy_missing(filled.cat, table.cat_observed, cat_fill[i])
+        # Free this draw before the next one is drawn.
         del filled
-    holed = Completions(
-        table.filled(table.num, table.cat, layout), num_fill, cat_fill, policy
+    incomplete = Completions(
+        table.filled(table.num, table.cat, layout), num_fill, cat_fill, plan
     )
-    return Completions(holed.completion(0), num_fill, cat_fill, policy)
+    return replace(incomplete, table=incomplete.completion(0))

@@ -1,7 +1,7 @@
-"""Rules that look at one column at a time: zero, mean, noise, ecdf.
+"""Augmenters that use one column at a time: zero, mean, noise, ecdf.
 
-The univariate baselines of the paper's Table 1. A numeric column that was observed
-nowhere is filled with 0, the mean of the scaled column.
+The univariate baselines of the paper's Table 1. A numeric column without any observed
+value is filled with 0, the mean of a scaled column.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from augmask.augmentation.moments import class_frequencies, pick_alike, write_missing
-from augmask.errors import NotFittedError
+from augmask.augmentation import check_fitted
+from augmask.augmentation.moments import (
+    class_frequencies,
+    codes_from_uniform,
+    write_missing,
+)
 from augmask.table.table import CodeArray, FloatArray, Table
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Marginal:
-    """The loop over columns; a rule says how to fill `size` holes of one column."""
+    """The loop over columns; subclasses draw `size` values for one column."""
 
     stochastic: ClassVar[bool]
     version: ClassVar[str] = "1"
@@ -28,7 +32,7 @@ class _Marginal:
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
-        """Keep the table; everything these rules learn is a pass over a column."""
+        """Keep the table; `draw` computes the statistics of a column."""
         del rng
         self.table_ = table
         if progress is not None:
@@ -37,28 +41,29 @@ class _Marginal:
         return self
 
     def draw(self, rng: np.random.Generator) -> Table:
-        """Return the table with its holes filled column by column."""
-        if not hasattr(self, "table_"):
-            raise NotFittedError("Call fit before draw: no table was given yet.")
+        """Return the table with its missing cells filled column by column."""
+        check_fitted(self, "table_")
         table = self.table_
         if table.observed.all():
             return table
         num, cat = [], []
         for j in range(table.layout.n_num):
-            known = table.num_observed[:, j]
-            pool, size = table.num[known, j], int((~known).sum())
-            num.append(self._numbers(pool, size, rng) if len(pool) else np.zeros(size))
+            observed = table.num_observed[:, j]
+            values, size = table.num[observed, j], int((~observed).sum())
+            num.append(
+                self._numbers(values, size, rng) if len(values) else np.zeros(size)
+            )
         for j, card in enumerate(table.layout.cards):
-            known = table.cat_observed[:, j]
-            codes, size = table.cat[known, j], int((~known).sum())
+            observed = table.cat_observed[:, j]
+            codes, size = table.cat[observed, j], int((~observed).sum())
             cat.append(self._codes(codes, card, size, rng))
-        return write_missing(self._host(table), num, cat)
+        return write_missing(self._extended(table), num, cat)
 
-    def _host(self, table: Table) -> Table:
+    def _extended(self, table: Table) -> Table:
         return table
 
     def _numbers(
-        self, pool: FloatArray, size: int, rng: np.random.Generator
+        self, values: FloatArray, size: int, rng: np.random.Generator
     ) -> FloatArray:
         raise NotImplementedError
 
@@ -66,14 +71,14 @@ class _Marginal:
         self, codes: CodeArray, card: int, size: int, rng: np.random.Generator
     ) -> CodeArray:
         """Draw from the observed class frequencies π̂_j."""
-        return pick_alike(class_frequencies(codes, card), rng.random(size))
+        return codes_from_uniform(class_frequencies(codes, card), rng.random(size))
 
 
 class Zero(_Marginal):
     """A fixed placeholder: 0 for numbers, a reserved code K_j for categories.
 
-    If a categorical cell is missing, the layout of the drawn table has one code more
-    in every categorical feature and says so (`Layout.reserved`).
+    If a categorical cell is missing, the layout of the filled table has one more code
+    in every categorical feature and `Layout.reserved` is True.
 
     Examples
     --------
@@ -92,16 +97,16 @@ class Zero(_Marginal):
 
     stochastic: ClassVar[bool] = False
 
-    def _host(self, table: Table) -> Table:
+    def _extended(self, table: Table) -> Table:
         if table.cat_observed.all():
             return table
         cards = tuple(card + 1 for card in table.layout.cards)
         return replace(table, layout=replace(table.layout, cards=cards, reserved=True))
 
     def _numbers(
-        self, pool: FloatArray, size: int, rng: np.random.Generator
+        self, values: FloatArray, size: int, rng: np.random.Generator
     ) -> FloatArray:
-        del pool, rng
+        del values, rng
         return np.zeros(size)
 
     def _codes(
@@ -117,10 +122,10 @@ class Mean(_Marginal):
     stochastic: ClassVar[bool] = False
 
     def _numbers(
-        self, pool: FloatArray, size: int, rng: np.random.Generator
+        self, values: FloatArray, size: int, rng: np.random.Generator
     ) -> FloatArray:
         del rng
-        return np.full(size, pool.mean(dtype=np.float64))
+        return np.full(size, values.mean(dtype=np.float64))
 
     def _codes(
         self, codes: CodeArray, card: int, size: int, rng: np.random.Generator
@@ -130,15 +135,15 @@ class Mean(_Marginal):
 
 
 class Noise(_Marginal):
-    """A Gaussian with the observed mean and deviation; observed class frequencies."""
+    """Gaussian with the observed mean and deviation; observed class frequencies."""
 
     stochastic: ClassVar[bool] = True
 
     def _numbers(
-        self, pool: FloatArray, size: int, rng: np.random.Generator
+        self, values: FloatArray, size: int, rng: np.random.Generator
     ) -> FloatArray:
-        pool = pool.astype(np.float64)
-        return rng.normal(pool.mean(), pool.std(), size)
+        values = values.astype(np.float64)
+        return rng.normal(values.mean(), values.std(), size)
 
 
 class Ecdf(_Marginal):
@@ -147,6 +152,6 @@ class Ecdf(_Marginal):
     stochastic: ClassVar[bool] = True
 
     def _numbers(
-        self, pool: FloatArray, size: int, rng: np.random.Generator
+        self, values: FloatArray, size: int, rng: np.random.Generator
     ) -> FloatArray:
-        return rng.choice(pool, size)
+        return rng.choice(values, size)

@@ -1,9 +1,9 @@
-"""Where column fits run: worker processes, or here when the table is tiny.
+"""Run column fits in worker processes, or in this one if the table is tiny.
 
 One process per column with one LightGBM thread each. LightGBM's own threads win
 slightly on an idle machine and collapse on a shared one, where every split waits for
-the slowest thread; processes never wait for each other. On macOS LightGBM and torch
-in one process crash, so there the fits run in worker processes whatever the size.
+the slowest thread. On macOS LightGBM and torch crash in one process, so there fits
+always run in worker processes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import joblib
 
 Result = TypeVar("Result")
 
-# Starting workers and importing LightGBM in them takes about three seconds; a table
-# of this many cells is fitted in less.
+# Starting workers and importing LightGBM takes about three seconds; a table of this
+# many cells is fitted in less.
 TINY_CELLS = 20_000
 
-# Arrays larger than this reach the workers as one memory-mapped file, not as copies.
+# Arrays larger than this are shared with the workers as one memory-mapped file.
 MAP_BYTES = "64K"
 
 
@@ -42,15 +42,13 @@ def run_each(
     Parameters
     ----------
     function : callable
-        A module-level function; its results must not depend on where it runs.
+        A module-level function.
     calls : sequence of tuples
-        Arguments, longest call first: a long call that starts last leaves the other
-        workers idle.
+        Arguments, longest call first: a long call at the end leaves other workers idle.
     cells : int
-        Size of the table behind the calls; under `TINY_CELLS` no worker is started.
+        Size of the table; below `TINY_CELLS` no worker is started.
     n_jobs : int, optional
-        Worker processes; all usable cores by default. Workers stay alive between
-        calls of this function (loky reuses them).
+        Worker processes, reused between calls; all usable cores by default.
 
     Examples
     --------
@@ -66,7 +64,7 @@ def run_each(
             yield i, function(*arguments)
         return
     parallel = joblib.Parallel(
-        # joblib runs a single job in the calling process, which must not happen here.
+        # joblib runs a single job in the calling process, which would crash here.
         n_jobs=max(jobs, 2) if crashes_here else jobs,
         prefer="processes",
         return_as="generator_unordered",

@@ -25,7 +25,7 @@ from augmask.cli.rows import impute, sample
 from augmask.cli.scores import demo, evaluate, report
 from augmask.cli.terminal import graceful_shutdown, print_error
 from augmask.errors import AugMaskError, UsageError
-from augmask.plugins import entry_points_of
+from augmask.packages import entry_points_of
 from augmask.train import parallel
 
 app = typer.Typer(
@@ -66,16 +66,16 @@ def _common(
 ) -> None:
     """Train diffusion models on incomplete tables; generate complete ones."""
     command = context.invoked_subcommand
-    if command != "fit" and parallel.follows():
+    if command != "fit" and not parallel.is_main_process():
         raise typer.Exit
-    if command == "demo" and parallel.launched():
+    if command == "demo" and parallel.launched_by_torchrun():
         raise UsageError("the demo runs in one process; start it without torchrun")
 
 
 @contextmanager
 def _silent_unless_main_process() -> Iterator[None]:
     """Discard the output of all processes under torchrun but the first."""
-    if not parallel.follows():
+    if parallel.is_main_process():
         yield
         return
     with (
@@ -112,11 +112,11 @@ def main() -> None:
     try:
         with _silent_unless_main_process(), graceful_shutdown():
             app(args=[a for a in arguments if a != "--debug"], prog_name="augmask")
-    except parallel.Told:
+    except parallel.AlreadyReported:
         sys.exit(0)
     except SystemExit as stop:
         # a usage error: the first process reports it, and its exit code counts
-        sys.exit(0 if parallel.follows() else stop.code)
+        sys.exit(0 if not parallel.is_main_process() else stop.code)
     except Exception as error:
         if isinstance(error, AugMaskError):
             sentence, code = " ".join(str(error).splitlines()), error.exit_code

@@ -97,7 +97,7 @@ def fit(
     from augmask.model import AugMask
 
     # under torchrun: join the process group, and report an error once
-    with parallel.joined(), parallel.one_voice():
+    with parallel.process_group(), parallel.report_error_once():
         check_writable(check_suffix(out, "--out", ".augmask"))
         check_apart("--out", out, data, schema)
         if checkpoint is not None:
@@ -130,7 +130,7 @@ def fit(
                 constraints=_parse_constraints(constraints),
                 private_extremes=private_extremes,
             )
-        if parallel.follows():
+        if not parallel.is_main_process():
             return
         model.save(out)
         if checkpoint is not None:

@@ -51,7 +51,7 @@ def sample(
     """Generate synthetic rows and write them to a file."""
     from augmask.files import check_apart
     from augmask.model import load
-    from augmask.sample.stream import check_output
+    from augmask.sample.write import check_output
 
     check_output(out)
     check_apart("--out", out, model_file)
@@ -95,8 +95,8 @@ def impute(
     """Impute the missing values of a table; observed cells stay unchanged."""
     from augmask.files import check_apart
     from augmask.model import load
-    from augmask.sample.multiple import Imputations
-    from augmask.sample.stream import check_output, write_frames
+    from augmask.sample.imputations import Imputations
+    from augmask.sample.write import check_output, write_frames
     from augmask.table.frames import read_frame
 
     check_output(out)

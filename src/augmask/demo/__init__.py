@@ -1,1 +1,1 @@
-"""A table to try things on, made up by the package itself: `clinic`."""
+"""A made-up table, `clinic`, and a comparison of training strategies on it."""

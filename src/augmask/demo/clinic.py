@@ -1,10 +1,9 @@
-"""A made-up clinic: visits with the awkward columns that real tables have.
+"""Visits to a made-up clinic, with the awkward columns of real tables.
 
-No record of any person went into it. Each column is drawn from those before it, by
-rules that only resemble medicine, so the complete truth is known. The table has what
-makes incomplete tables hard to learn: skewed, bounded, zero-inflated and rounded
-numbers, booleans, an ordered and a long-tailed category, a date, an identifier, and
-dependence that no straight line describes.
+The table contains no data of real persons. Each column is sampled given those before
+it, so the complete truth is known. It has what makes incomplete tables hard to learn:
+skewed, bounded, zero-inflated and rounded numbers, booleans, an ordered and a
+long-tailed category, a date, an identifier, and nonlinear dependence.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ WOMEN_ONLY, MEN_ONLY = ("C50",), ("C61", "N40")
 
 
 def _choose(rng: np.random.Generator, logits: Floats) -> npt.NDArray[np.int64]:
-    """Draw one option per row of `logits` by the Gumbel trick."""
+    """Sample one option per row of `logits` by the Gumbel-max trick."""
     choice: npt.NDArray[np.int64] = np.argmax(
         logits + rng.gumbel(size=logits.shape), axis=1
     )
@@ -47,7 +46,7 @@ def _choose(rng: np.random.Generator, logits: Floats) -> npt.NDArray[np.int64]:
 
 
 def _dates(rng: np.random.Generator, n: int) -> npt.NDArray[np.datetime64]:
-    """Draw visit days of 2021 to 2024: full winters, quiet weekends."""
+    """Sample visit days of 2021 to 2024: busy winters, quiet weekends."""
     days = np.arange("2021-01-01", "2025-01-01", dtype="datetime64[D]")
     season = 1 + 0.45 * np.cos(2 * np.pi * (np.arange(len(days)) - 20) / 365.25)
     weight = season * np.where(np.is_busday(days), 1.0, 0.45)
@@ -63,7 +62,7 @@ def _diagnoses(
     diabetic: Floats,
     bmi: Floats,
 ) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.str_]]:
-    """Draw organ group and code: long-tailed, by age, sex, season and habits."""
+    """Sample organ group and code, which depend on age, sex, season and habits."""
     old = (age - 50) / 15
     fertile = (female == 1) & (age < 45)
     logits = {
@@ -72,7 +71,7 @@ def _diagnoses(
         "metabolic": -1.2 + 2.4 * diabetic + 0.06 * (bmi - 27),
         "gut": 0.2 - 0.1 * old,
         "bones": 0.1 + 0.4 * old - 0.3 * old**2,
-        # Falls of the old and accidents of the young: both ends of the age range.
+        # Falls of the old and accidents of the young.
         "injury": -0.9 + 0.55 * old**2,
         "kidney": -0.6 + 0.3 * old + 0.5 * female,
         "birth": np.where(fertile, 1.3, -np.inf),
@@ -84,7 +83,7 @@ def _diagnoses(
     for g, name in enumerate(GROUPS):
         rows = np.flatnonzero(group == g)
         codes = np.array(DIAGNOSES[name].split())
-        # Later codes of a group are rarer, and less so in older patients.
+        # Later codes of a group are rarer, less so in older patients.
         slope = 1.3 - 0.35 * np.clip(old[rows, None], -1.5, 1.5)
         chance = -slope * np.log(np.arange(len(codes)) + 1.0)
         barred = np.where(
@@ -97,7 +96,7 @@ def _diagnoses(
 
 
 def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
-    """Return `n` visits to a made-up clinic, complete.
+    """Return `n` visits to a made-up clinic, without missing values.
 
     Parameters
     ----------
@@ -107,8 +106,8 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        An identifier (`patient`) and 18 columns: what was measured, what was found,
-        and whether the patient came back (`readmitted`).
+        An identifier (`patient`) and 18 columns: measurements, diagnosis, and whether
+        the patient came back (`readmitted`).
 
     Examples
     --------
@@ -146,7 +145,7 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
     )
     uninsured = (insurance == 3).astype(float)
 
-    # Shorter with age; heavier up to about 58, lighter again after.
+    # Height falls with age; weight rises up to about 58 and falls after.
     height = np.round(
         177 - 13 * female - 0.12 * np.maximum(age - 45, 0) + 6.4 * normal(n)
     )
@@ -160,7 +159,7 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
         -0.9 - 0.03 * (age - 45) + 0.7 * (1 - female) * (age < 60) + 0.9 * uninsured
     )
     habit = rng.gamma(2.2, 5.5 - 1.4 * female, n) + 1
-    # People report packs and half packs rather than what they smoked.
+    # Many people report packs and half packs.
     habit = np.where(rng.random(n) < 0.45, 5 * np.ceil(habit / 5), np.ceil(habit))
     cigarettes = np.where(smoker, np.minimum(habit, 60), 0)
 
@@ -172,7 +171,7 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
         5.1 + 0.05 * (bmi - 25) + 0.35 * normal(n),
     )
     glucose = np.round(np.clip(glucose, 3.1, 27), 1)
-    # In women the pressure rises only after the menopause, then faster.
+    # In women the pressure rises only after the menopause, and then faster.
     rise = np.where(female == 1, 1.25 * np.maximum(age - 50, 0), 0.5 * (age - 18))
     systolic = 106 + rise + 1.0 * (bmi - 25) + 7 * diabetic + 9 * normal(n)
     systolic = np.round(np.clip(systolic, 82, 232))
@@ -188,7 +187,7 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
     lack = rng.gamma(1.6, 0.7 + 1.9 * lung + 0.05 * cigarettes, n)
     oxygen = np.clip(np.round(99.6 - lack - 0.03 * np.maximum(age - 60, 0)), 68, 100)
 
-    # Danger is at both ends of the pressure and below 93 % oxygen, not in between.
+    # High and low blood pressure are urgent, and oxygen below 93 %.
     urgency = (
         0.9 * (oxygen < 93)
         + 0.35 * np.maximum(93 - oxygen, 0)
@@ -200,11 +199,11 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
         + 0.5 * rng.logistic(size=n)
     )
     triage = np.searchsorted([-0.4, 0.8, 2.2, 3.8], urgency)
-    # Only the urgent stay, and of those the old much longer than the young.
+    # Mostly urgent patients stay, the old much longer than the young.
     stays = happens(-3.2 + 1.7 * triage)
     nights = rng.gamma(2.0, 0.5 * (1 + triage * np.maximum(age - 35, 4) / 45), n)
     stay = np.where(stays, np.minimum(np.ceil(nights), 60), 0)
-    # Sent home too early, or frail; out-patients rarely return.
+    # Patients sent home early and frail ones return; out-patients rarely do.
     readmitted = happens(
         -2.9
         + 2.3 * ((stay > 0) & (stay <= 2) & (triage >= 3))
@@ -240,19 +239,20 @@ def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
     )
 
 
-def clinic_with_holes(
+def clinic_with_missing(
     n: int = 5000, seed: int = 0
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the clinic table complete, and with 40 % of its cells missing (MAR).
+    """Return the clinic table complete, and with 40 % of its values missing (MAR).
 
     Examples
     --------
-    >>> complete, incomplete = clinic_with_holes(1000)
+    >>> complete, incomplete = clinic_with_missing(1000)
     >>> incomplete.drop(columns="patient").isna().to_numpy().mean().round(1).item()
     0.4
     """
     complete = clinic(n, seed)
-    # A patient code is never missing: it is how the visit was filed.
-    holed = ampute(complete.drop(columns="patient"), "mar", ratio=0.4, seed=seed)
-    holed.insert(0, "patient", complete["patient"])
-    return complete, holed
+    # The patient code is never missing.
+    columns = complete.drop(columns="patient")
+    incomplete = ampute(columns, mechanism="mar", ratio=0.4, seed=seed)
+    incomplete.insert(0, "patient", complete["patient"])
+    return complete, incomplete

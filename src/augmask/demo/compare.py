@@ -1,4 +1,7 @@
-"""The point of the method on one screen: three strategies, one known truth."""
+"""The three training strategies on one incomplete table whose complete truth is known.
+
+`augmask demo` prints the result.
+"""
 
 from __future__ import annotations
 
@@ -12,48 +15,48 @@ import joblib
 import pandas as pd
 
 from augmask.config import STRATEGIES
-from augmask.demo.clinic import clinic, clinic_with_holes
+from augmask.demo.clinic import clinic, clinic_with_missing
 from augmask.errors import DataError
-from augmask.evaluation.columns import Floats
 from augmask.evaluation.coverage import alpha_beta
-from augmask.evaluation.detect import detection
+from augmask.evaluation.detection import detection
 from augmask.evaluation.evaluate import evaluate
 from augmask.evaluation.fidelity import shape, trend
+from augmask.evaluation.results import pair_names, worst_tenth
+from augmask.evaluation.tables import Floats
 from augmask.evaluation.utility import utility
-from augmask.evaluation.worst import pair_names, worst_tenth
 from augmask.model import AugMask
 from augmask.progress import Progress, silent
 from augmask.report.page import write_report
-from augmask.sample.stream import write_frames
+from augmask.sample.write import write_frames
 from augmask.table.schema import CATEGORICAL, NUMERIC, Schema
 
-# The one that learns this table fastest on a CPU, see benchmarks/clinic_backbones.py:
-# three fits and a report take two minutes.
+# The fastest to learn this table on a CPU (benchmarks/clinic_backbones.py): three fits
+# and a report take two minutes.
 BACKBONE = "tabddpm"
 TARGET = "triage"
 MEANING = {
-    "NoAug": "holes filled with the mean, and learned as if real",
-    "AugFull": "holes filled with draws, and learned as if real",
-    "AugMask": "holes filled with draws, learned from observed cells only",
+    "NoAug": "missing values filled with the mean and learned as if observed",
+    "AugFull": "missing values filled with draws and learned as if observed",
+    "AugMask": "missing values filled with draws, loss on observed values only",
     "real": "other complete visits to the same clinic: what a perfect table scores",
 }
-# What the demo leaves in its folder.
+# What the demo writes to its folder.
 FILES = {
-    "clinic-incomplete.csv": "what the models saw",
-    "clinic-truth.csv": "what they never saw",
+    "clinic-incomplete.csv": "the training table, with missing values",
+    "clinic-truth.csv": "the same table complete, which no model sees",
     "clinic-test.csv": "other visits, to test on",
-    "clinic-synthetic.csv": "complete synthetic rows by AugMask",
-    "clinic.augmask": "its model, to sample more rows from",
-    "report.html": "how good the rows are, in pictures: open it in a browser",
+    "clinic-synthetic.csv": "complete synthetic rows from AugMask",
+    "clinic.augmask": "the AugMask model, to sample more rows from",
+    "report.html": "the quality report: open it in a browser",
 }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How close one strategy came to the complete truth; `mle` takes XGBoost.
+    """Scores of complete rows against the complete truth.
 
-    `trend_worst` is the mean over the tenth of pairs that are least alike, and
-    `worst_pair` the pair that is least so.
+    `mle` needs XGBoost and is None without it. `trend_worst` is the mean over the worst
+    tenth of pairs, and `worst_pair` the very worst one.
     """
 
     strategy: str
@@ -69,53 +72,43 @@ class Comparison:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Judge:
-    """The paper's five metrics and those that see the worst, against the truth."""
-
-    truth: pd.DataFrame
-    test: pd.DataFrame
-    schema: Schema
-    seed: int
-    cache: dict[str, Floats]
-
-    def compare(self, name: str, rows: pd.DataFrame, seconds: float) -> Comparison:
-        """Return the scores of complete rows."""
-        columns = (
-            [column.name for column in self.schema if column.kind in NUMERIC],
-            [column.name for column in self.schema if column.kind in CATEGORICAL],
-        )
-        alpha, beta = alpha_beta(self.truth, rows, *columns, cache=self.cache)
-        mle = None
-        if util.find_spec("xgboost") is not None:
-            mle = utility(
-                self.truth,
-                rows,
-                self.test,
-                *columns,
-                TARGET,
-                seed=self.seed,
-                cache=self.cache,
-            ).value
-        pairs = trend(self.truth, rows, *columns)
-        # All cores: an evaluation takes them too, and the answer is the same.
-        told = detection(
-            self.truth, rows, *columns, seed=self.seed, n_jobs=joblib.cpu_count()
-        )
-        lowest = pairs.table.sort_values("score", kind="stable")[:1]
-        return Comparison(
-            name,
-            MEANING[name],
-            shape(self.truth, rows, *columns).value,
-            pairs.value,
-            alpha.value,
-            beta.value,
-            mle,
-            told.value,
-            worst_tenth(pairs.table),
-            pair_names(lowest).iloc[0],
-            seconds,
-        )
+def compare_with_truth(
+    strategy: str,
+    rows: pd.DataFrame,
+    truth: pd.DataFrame,
+    test: pd.DataFrame,
+    schema: Schema,
+    *,
+    seed: int,
+    seconds: float,
+    cache: dict[str, Floats],
+) -> Comparison:
+    """Score complete rows by the paper's five metrics, C2ST and the worst pairs."""
+    numeric = [column.name for column in schema if column.kind in NUMERIC]
+    categorical = [column.name for column in schema if column.kind in CATEGORICAL]
+    tables = (truth, rows, numeric, categorical)
+    alpha, beta = alpha_beta(*tables, cache=cache)
+    mle = None
+    if util.find_spec("xgboost") is not None:
+        mle = utility(
+            *(truth, rows, test, numeric, categorical, TARGET), seed=seed, cache=cache
+        ).value
+    pairs = trend(*tables)
+    lowest = pairs.table.sort_values("score", kind="stable")[:1]
+    return Comparison(
+        strategy,
+        MEANING[strategy],
+        shape(*tables).value,
+        pairs.value,
+        alpha.value,
+        beta.value,
+        mle,
+        # The AUC does not depend on the number of cores.
+        detection(*tables, seed=seed, n_jobs=joblib.cpu_count()).value,
+        worst_tenth(pairs.table),
+        pair_names(lowest).iloc[0],
+        seconds,
+    )
 
 
 def compare_strategies(
@@ -125,25 +118,27 @@ def compare_strategies(
     steps: int | None = None,
     progress: Progress = silent,
 ) -> Iterator[Comparison]:
-    """Fit every strategy on the incomplete clinic table, yielding its scores.
+    """Fit every strategy on the incomplete clinic table and yield its scores.
 
-    Last come the scores of real rows, as the ceiling. `FILES` are written to the
+    The last scores are those of other real rows, as a reference. Writes `FILES` to the
     folder `out`.
     """
     out = Path(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"cannot make the folder {out}: {error.strerror}") from error
-    truth, incomplete = clinic_with_holes(n, seed)
+        raise DataError(
+            f"cannot create the folder {out}: {error.strerror}; choose another one"
+        ) from error
+    truth, incomplete = clinic_with_missing(n, seed)
     test = clinic(n, seed + 1)
     cache: dict[str, Floats] = {}
     for name, frame in (("incomplete", incomplete), ("truth", truth), ("test", test)):
         write_frames([frame], out / f"clinic-{name}.csv")
     for strategy, (augmenter, supervise) in STRATEGIES.items():
-        began = time.monotonic()
+        start = time.monotonic()
 
-        def report(
+        def with_strategy(
             phase: str,
             done: int,
             total: int,
@@ -161,19 +156,25 @@ def compare_strategies(
             seed=seed,
             device="cpu",
         )
-        model.fit(incomplete, progress=report)
-        synthetic = model.sample(n, seed=seed, progress=report)
-        judge = Judge(truth, test, model.schema_, seed, cache)
-        yield judge.compare(strategy, synthetic, time.monotonic() - began)
-    # AugMask came last, so these are its rows and its model
+        model.fit(incomplete, progress=with_strategy)
+        synthetic = model.sample(n, seed=seed, progress=with_strategy)
+        seconds = time.monotonic() - start
+        known = (truth, test, model.schema_)
+        yield compare_with_truth(
+            strategy, synthetic, *known, seed=seed, seconds=seconds, cache=cache
+        )
+    # AugMask comes last, so these are its rows and its model.
     write_frames([synthetic], out / "clinic-synthetic.csv")
     model.save(out / "clinic.augmask")
-    yield judge.compare("real", clinic(n, seed + 2), 0.0)
+    others = clinic(n, seed + 2)
+    yield compare_with_truth(
+        "real", others, *known, seed=seed, seconds=0.0, cache=cache
+    )
     scores = evaluate(
         incomplete,
         synthetic,
-        test,
-        TARGET,
+        test=test,
+        target=TARGET,
         schema=model.schema_,
         seed=seed,
         progress=progress,

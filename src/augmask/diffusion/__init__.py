@@ -1,48 +1,61 @@
-"""Denoisers: per-cell losses in training, rows in sampling.
+"""Diffusion models: losses per cell in training, rows in sampling.
 
 A backbone turns a batch of completed rows into one loss per cell and never sees which
-cells were observed; `reduce` masks and averages. Names map to backbones here, and an
-object of the right shape is accepted wherever a name is.
+cells were observed; `reduce` masks and averages. This module maps names to backbones;
+wherever a name is accepted, so is a class or module that follows `base.Backbone`.
 """
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from augmask.diffusion.keywords import signature_kinds
 from augmask.errors import UsageError, did_you_mean
-from augmask.validation import ValueSpec
+from augmask.validation import ValueSpec, spec_for
 
 if TYPE_CHECKING:
     from augmask.diffusion.base import Backbone
     from augmask.table.table import Layout
 
-# name -> where the class is, so that naming a backbone imports only that one
+# name -> location of the class, so that using one backbone does not import the others
 BACKBONES: dict[str, str] = {
     "cdtd": "augmask.diffusion.cdtd:CDTD",
     "tabdiff": "augmask.diffusion.tabdiff:TabDiff",
     "tabddpm": "augmask.diffusion.tabddpm:TabDDPM",
 }
-NEEDED = ("cell_loss", "sample", "parameters", "state_dict")
+REQUIRED = ("cell_loss", "sample", "parameters", "state_dict")
+
+# Bounds of our own backbones' keywords; a layer of 16,384 units has a GiB of weights.
+MAX_SIZE = {
+    "width": 16_384,
+    "time_width": 16_384,
+    "cat_width": 1_024,
+    "token_width": 1_024,
+    "depth": 100,
+}
+MAX_OTHER_SIZE = 100_000
+MIN_SIZE = {"time_width": 2}  # half are sines, half cosines
+POSITIVE = ("low_noise",)
 
 
-class _Ready:
-    """A maker of copies of a module that a user has built already."""
+class _CopyOf:
+    """Builds copies of a module that the user has already built."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
         self.solvers = getattr(module, "solvers", None)
 
     def __call__(self, _layout: Layout) -> Backbone:
-        made: Backbone = copy.deepcopy(self.module)
-        return made
+        return cast("Backbone", copy.deepcopy(self.module))
 
 
 def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
-    """Return what builds the backbone: called with a `Layout` and its own keywords.
+    """Return the callable that builds a backbone from a `Layout` and keywords.
 
     Parameters
     ----------
@@ -60,10 +73,11 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
             hint = did_you_mean(backbone, BACKBONES)
             raise UsageError(f"there is no backbone {backbone!r}{hint}")
         module, _, name = BACKBONES[backbone].partition(":")
-        built: Callable[..., Backbone] = getattr(importlib.import_module(module), name)
-        return built
+        return cast(
+            "Callable[..., Backbone]", getattr(importlib.import_module(module), name)
+        )
     if hasattr(backbone, "cell_loss") and not isinstance(backbone, type):
-        return _Ready(backbone)
+        return _CopyOf(backbone)
     if callable(backbone):
         return cast("Callable[..., Backbone]", backbone)
     raise UsageError(
@@ -73,26 +87,45 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
 
 
 def keywords_of(backbone: Any) -> dict[str, ValueSpec] | None:
-    """Return what the backbone can be built with, and what each may be; None for any.
+    """Return the keywords that a backbone accepts and their types.
+
+    Types come from the annotations (`anneal: bool`, `anchor: float | None`); numbers of
+    our own backbones are bounded as well. None means that any keyword is accepted.
 
     Examples
     --------
     >>> str(keywords_of("cdtd")["depth"])
     'a whole number of at least 1 and at most 100'
+    >>> def net(layout, *, bias: bool = True): ...
+    >>> str(keywords_of(net)["bias"])
+    'true or false'
     """
-    return signature_kinds(resolve_backbone(backbone), isinstance(backbone, str))
+    build = resolve_backbone(backbone)
+    parameters = list(inspect.signature(build).parameters.values())
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return None
+    names = _annotation_globals(build)
+    specs = {
+        p.name: spec_for(
+            None if p.annotation is p.empty else _evaluated(p.annotation, names)
+        )
+        for p in parameters[1:]
+    }
+    if isinstance(backbone, str):
+        return {name: _bounded(name, spec) for name, spec in specs.items()}
+    return specs
 
 
 def check_sampler(backbone: Any, steps: int, solver: str, **keywords: Any) -> None:
-    """Raise now if sampling would be refused after a long training.
+    """Raise now if sampling with these settings would fail after a long training.
 
-    An empty solver is the backbone's published one. Our own backbones are rehearsed on
-    a table of one column; of a user's only the names of its solvers can be known.
+    An empty solver is the backbone's default. Our own backbones are checked on a table
+    of one column, other ones by the names of their solvers only.
     """
-    known = getattr(resolve_backbone(backbone), "solvers", None)
-    if solver and known is not None and solver not in known:
+    solvers = getattr(resolve_backbone(backbone), "solvers", None)
+    if solver and solvers is not None and solver not in solvers:
         raise UsageError(
-            f"solver must be one of {tuple(known)} for this backbone, got {solver!r}"
+            f"solver must be one of {tuple(solvers)} for this backbone, got {solver!r}"
         )
     if isinstance(backbone, str):
         from augmask.table.table import Layout
@@ -104,18 +137,15 @@ def check_sampler(backbone: Any, steps: int, solver: str, **keywords: Any) -> No
 def build_backbone(
     backbone: Any, layout: Layout, seed: int, **keywords: Any
 ) -> Backbone:
-    """Build a backbone whose first weights depend on `seed` alone.
+    """Build a backbone whose initial weights depend on `seed` alone."""
+    from augmask.diffusion.noise import seeded_init
 
-    So a user's backbone is reproducible too.
-    """
-    from augmask.diffusion.noise import first_weights
-
-    with first_weights(seed):
+    with seeded_init(seed):
         built = resolve_backbone(backbone)(layout, **keywords)
-    lacking = [name for name in NEEDED if not hasattr(built, name)]
+    lacking = [name for name in REQUIRED if not hasattr(built, name)]
     if lacking:
         raise UsageError(
-            f"a backbone needs {', '.join(NEEDED)}, and {type(built).__name__} lacks "
+            f"a backbone needs {', '.join(REQUIRED)}, and {type(built).__name__} lacks "
             f"{', '.join(lacking)}; see augmask.diffusion.base.Backbone"
         )
     return built
@@ -124,10 +154,44 @@ def build_backbone(
 def build_members(
     backbone: Any, layout: Layout, seeds: Sequence[int], **keywords: Any
 ) -> tuple[list[Backbone], Backbone]:
-    """Build a backbone for every seed, and what is sampled from: it, or all in turn."""
+    """Build a backbone per seed; return them and their ensemble (or the only one)."""
     members = [build_backbone(backbone, layout, seed, **keywords) for seed in seeds]
     if len(members) == 1:
         return members, members[0]
     from augmask.diffusion.ensemble import Ensemble
 
     return members, cast("Backbone", Ensemble(members))
+
+
+# -- keywords ----------------------------------------------------------------------
+
+
+def _annotation_globals(build: Callable[..., Any]) -> dict[str, Any]:
+    """Return the names that annotations of a class or function may use."""
+    target: Any = getattr(build, "func", build)  # of a partial
+    if isinstance(target, type):
+        target = inspect.getattr_static(target, "__init__")
+    names: dict[str, Any] = getattr(inspect.unwrap(target), "__globals__", {})
+    return names
+
+
+def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
+    """Return an annotation that may be text; None if it cannot be evaluated."""
+    holder: Any = SimpleNamespace(__annotations__={"it": annotation})
+    try:
+        return get_type_hints(holder, names).get("it")
+    except Exception:
+        # the user's text, whose names may exist for a type checker only
+        return None
+
+
+def _bounded(name: str, spec: ValueSpec) -> ValueSpec:
+    """Add the bounds of a keyword of one of our own backbones."""
+    if spec.plain is int:
+        highest = MAX_SIZE.get(name, MAX_OTHER_SIZE)
+        return dataclasses.replace(spec, lowest=MIN_SIZE.get(name, 1), highest=highest)
+    if spec.plain is float and name in POSITIVE:
+        return dataclasses.replace(spec, above=0)
+    if spec.plain is float:
+        return dataclasses.replace(spec, lowest=0)
+    return spec

@@ -1,22 +1,43 @@
-"""What a backbone takes and gives: `Batch` in, `CellLoss` out, rows from `sample`.
+"""The protocols of a backbone: `Batch` in, `CellLoss` out, rows from `sample`.
 
-The protocol is the whole of the plug: a torch module with `cell_loss` and `sample`
-trains under every strategy. It never receives the mask, so it cannot leak supervision
-from a hole. What else a backbone may have stands below the protocol, each with what
-happens when it has not.
+A torch module with `cell_loss` and `sample` is a `Backbone` and trains under every
+strategy. It never receives the mask, so it cannot leak supervision from a missing cell.
+A `ConditionalBackbone` also offers its `Sampler`, which `impute` and `sample(where=)`
+need. Everything else is optional:
+
+=================================== ================================================
+backbone                            without it
+=================================== ================================================
+``reduction``                       ``"batch"``: one mean over all observed cells
+``init_from_data(table)``           nothing is set from the data
+``validation_loss(batch, rng)``     held-out cells are scored by ``cell_loss``
+``type_weights(progress)``          numeric and categorical losses weigh the same
+``diagnostics()``                   the history holds the losses only
+``recover()``                       a loss that is not finite halves the learning rate
+``solvers``                         `sample` has one solver
+``check_sampler(steps, solver)``    sampling settings are not checked before training
+``supports_batching = False``       several models may train as one batch of models
+----------------------------------- ------------------------------------------------
+sampler
+----------------------------------- ------------------------------------------------
+``deterministic = True``            no random starts are screened for `where`
+=================================== ================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from augmask.diffusion.reduce import Reduction, Weight
 from augmask.table.table import Table
+
+if TYPE_CHECKING:
+    from augmask.diffusion.sampling import InpaintConfig, Sampler
 
 
 class Batch(NamedTuple):
@@ -28,7 +49,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class CellLoss:
-    """One number per cell, columns as in the layout: numeric, then categorical.
+    """One loss per cell, columns as in the layout: numeric, then categorical.
 
     Parameters
     ----------
@@ -44,47 +65,65 @@ class CellLoss:
 
 
 class Backbone(Protocol):
-    """A torch module that can be trained by `augmask.train` and sampled from."""
+    """A torch module that `augmask.train` can train and `augmask.sample` sample from.
+
+    Draw all randomness from the generator, so that a seed determines the rows.
+    """
 
     def cell_loss(self, batch: Batch, generator: torch.Generator) -> CellLoss:
-        """Noise the batch and return the loss of every cell."""
+        """Add noise to the batch and return the loss of every cell."""
 
     def sample(
         self, n: int, generator: torch.Generator, steps: int, **options: Any
     ) -> Batch:
-        """Return `n` complete rows; `options` holds `solver` where one was chosen."""
+        """Return `n` complete rows; `options` holds `solver` if the user set one."""
 
     # -- what every torch module has --
 
     def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:
-        """Return everything learned."""
+        """Return all learned tensors."""
 
     def modules(self) -> Iterator[torch.nn.Module]:
-        """Return the module itself and all its parts."""
+        """Return the module itself and all its submodules."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything learned or set from data, by name."""
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
-        """Take over a state by name."""
+        """Load what `state_dict` returned."""
 
     def to(self, device: torch.device) -> Any:
         """Move to a device."""
 
 
-# -- what a backbone may have besides --------------------------------------------
+class ConditionalBackbone(Backbone, Protocol):
+    """A backbone that can also complete rows of which some cells are known."""
+
+    @property
+    def solvers(self) -> Sequence[str]:
+        """Names for `sampler`: the default first, the one for few steps last."""
+
+    @property
+    def inpaint_config(self) -> InpaintConfig:
+        """Steps, solver and resampling for rows with known cells."""
+
+    def sampler(self, steps: int, solver: str) -> Sampler:
+        """Return the reverse process in `steps` steps."""
+
+
+# -- optional abilities ------------------------------------------------------------
 
 
 def reduction_of(backbone: Backbone) -> Reduction:
-    """Return `backbone.reduction`, how cells become a loss; one mean by default."""
+    """Return `backbone.reduction`, how losses of cells become one number."""
     return cast(Reduction, getattr(backbone, "reduction", "batch"))
 
 
 def init_from_data(backbone: Backbone, table: Table) -> None:
-    """Let `backbone.init_from_data` set what depends on the data, if it wants to.
+    """Call `backbone.init_from_data`, which sets constants that depend on the data.
 
-    The missing cells are filled by now; a backbone must read observed cells only, and
-    they are the same ones under every strategy.
+    Missing cells of the table are filled by now; a backbone must read observed cells
+    only, so that it starts alike under every strategy.
     """
     if hasattr(backbone, "init_from_data"):
         backbone.init_from_data(table)
@@ -93,40 +132,40 @@ def init_from_data(backbone: Backbone, table: Table) -> None:
 def validation_loss(
     backbone: Backbone, batch: Batch, generator: torch.Generator
 ) -> Tensor:
-    """Return [B, d] losses that can be compared between training steps.
+    """Return [B, d] losses that are comparable between training steps.
 
-    They rank states of one run on held-out cells. A backbone whose `cell_loss` depends
-    on learned schedules or weights has a `validation_loss` that does not.
+    They rank checkpoints of one run on held-out cells. A backbone whose `cell_loss`
+    depends on learned schedules or weights needs a `validation_loss` that does not.
     """
     if hasattr(backbone, "validation_loss"):
         return cast(Tensor, backbone.validation_loss(batch, generator))
     return backbone.cell_loss(batch, generator).main
 
 
-def type_weights(backbone: Backbone, done: Tensor) -> tuple[Weight, Weight]:
-    """Return `backbone.type_weights(done)`, of numeric and categorical losses.
+def type_weights(backbone: Backbone, progress: Tensor) -> tuple[Weight, Weight]:
+    """Return the weights of numeric and categorical losses.
 
-    `done` is the share of the training behind us, on the device.
+    `progress` is the share of the training steps already taken, on the device.
     """
     if hasattr(backbone, "type_weights"):
-        return cast(tuple[Weight, Weight], backbone.type_weights(done))
+        return cast(tuple[Weight, Weight], backbone.type_weights(progress))
     return 1.0, 1.0
 
 
 def diagnostics(backbone: Backbone) -> dict[str, float]:
-    """Return what `backbone.diagnostics` tells of its learned state, for the history.
+    """Return the scalar tensors of `backbone.diagnostics` as floats, for the history.
 
-    It returns scalar tensors by name; they are read from the device in one go.
+    All values are read from the device at once.
     """
-    if not hasattr(backbone, "diagnostics"):
+    scalars: dict[str, Tensor] = (
+        backbone.diagnostics() if hasattr(backbone, "diagnostics") else {}
+    )
+    if not scalars:
         return {}
-    told: dict[str, Tensor] = backbone.diagnostics()
-    if not told:
-        return {}
-    values = torch.stack([value.detach().float() for value in told.values()])
-    return dict(zip(told, values.tolist(), strict=True))
+    values = torch.stack([value.detach().float() for value in scalars.values()])
+    return dict(zip(scalars, values.tolist(), strict=True))
 
 
 def recover(backbone: Backbone) -> str:
-    """Let `backbone.recover` answer a loss that is not finite; return what it did."""
+    """Call `backbone.recover` after a loss that is not finite; return what it did."""
     return str(backbone.recover()) if hasattr(backbone, "recover") else ""

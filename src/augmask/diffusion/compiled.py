@@ -1,9 +1,8 @@
-"""The same step, run differently: by kernels that a compiler has fused.
+"""Run a function of random numbers and tensors through `torch.compile`.
 
-The networks are small, so a step on a GPU is mostly the time that Python needs to
-launch some hundred kernels, and that kernels need to fetch what the one before had at
-hand. Recording a step launches all at once (`diffusion.replay`); fusing makes them few.
-The step itself is the same code.
+The networks are small, so a step on a GPU is mostly kernel launches and reads of what
+the kernel before has just written. Compilation fuses the kernels of a step; a CUDA
+graph (`cuda_graph`) launches them at once. Both run the same code.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from augmask.diffusion.cuda_graph import reason
-from augmask.diffusion.noise import RecordingRNG, ReplayRNG, drawn
+from augmask.diffusion.cuda_graph import first_line
+from augmask.diffusion.noise import RecordingRNG, ReplayRNG, draw_all
 
 log = logging.getLogger("augmask")
 
 
-def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, to be compiled when it is first called."""
+def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, to be compiled at its first call for static shapes."""
     # A process may train on many tables, and each layout is compiled anew: torch would
     # stop after eight. Older versions have no such keyword.
     known = "recompile_limit" in signature(torch.compile).parameters
@@ -33,85 +32,86 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Compiled:
-    """A function of noise and tensors by fused kernels; as it is where torch fails.
+    """A compiled function of a generator and tensors; plain where compilation fails.
 
-    The first call runs as it is and notes what is drawn. Later ones draw that before
-    they start, so that no draw stands in the compiler's way. A function that draws from
-    the generator itself is compiled around its draws.
+    The first call runs plainly and records the draws. Later calls draw in advance, so
+    that no generator breaks the compiled graph. A function that uses the generator
+    directly is compiled around its draws.
 
     Parameters
     ----------
     plain : callable
-        Called with a generator, or what stands for one, and tensors.
+        Called with an `RNG` and tensors.
     what : str
-        What goes on without fused kernels if none can be made, for the log.
+        What continues uncompiled if compilation fails, for the log.
     """
 
     def __init__(self, plain: Callable[..., Any], what: str) -> None:
         self._plain, self._what = plain, what
-        self._call: Callable[..., Any] = self._note
+        self._call: Callable[..., Any] = self._record
 
-    def __call__(self, generator: torch.Generator, *tensors: Any) -> Any:
-        """Return what the function returns."""
-        return self._call(generator, *tensors)
+    def __call__(self, generator: torch.Generator, *args: Any) -> Any:
+        """Return what the plain function returns."""
+        return self._call(generator, *args)
 
-    def _note(self, generator: torch.Generator, *tensors: Any) -> Any:
-        """Find out what is drawn."""
-        before, noted = generator.get_state(), RecordingRNG(generator)
+    def _record(self, generator: torch.Generator, *args: Any) -> Any:
+        before, recording = generator.get_state(), RecordingRNG(generator)
         try:
-            found = self._plain(noted, *tensors)
+            result = self._plain(recording, *args)
         except (TypeError, AttributeError):
-            # it takes nothing but a generator
+            # the function needs a real generator
             generator.set_state(before)
-            found = self._plain(generator, *tensors)
-            self._call = partial(self._try, fused(self._plain))
-            return found
-        fast = fused(lambda values, *rest: self._plain(ReplayRNG(values), *rest))
-        asked = noted.asked
+            result = self._plain(generator, *args)
+            self._call = partial(self._try, compile_function(self._plain))
+            return result
+        fast = compile_function(
+            lambda values, *rest: self._plain(ReplayRNG(values), *rest)
+        )
+        specs = recording.specs
 
-        def call(generator: torch.Generator, *tensors: Any) -> Any:
-            return fast(drawn(asked, generator), *tensors)
+        def call(generator: torch.Generator, *args: Any) -> Any:
+            return fast(draw_all(specs, generator), *args)
 
         self._call = partial(self._try, call)
-        return found
+        return result
 
     def _try(
-        self, fast: Callable[..., Any], generator: torch.Generator, *tensors: Any
+        self, fast: Callable[..., Any], generator: torch.Generator, *args: Any
     ) -> Any:
-        """Compile; what fails here for another reason fails again without."""
+        """Compile; an error of the function itself is raised by the plain call."""
         before = generator.get_state()
         try:
-            found = fast(generator, *tensors)
+            result = fast(generator, *args)
         except Exception as error:
             generator.set_state(before)
             self._call = self._plain
-            found = self._plain(generator, *tensors)
+            result = self._plain(generator, *args)
             log.warning(
-                "%s goes on without fused kernels: %s", self._what, reason(error)
+                "torch.compile failed (%s); %s continues uncompiled",
+                first_line(error),
+                self._what,
             )
-            return found
+            return result
         self._call = fast
-        return found
+        return result
 
 
 class CompiledSampler:
-    """A way back whose step is fused, see `augmask.diffusion.sampling.Sampler`.
-
-    Every number of rows is compiled anew.
-    """
+    """A `Sampler` with a compiled step; every number of rows is compiled anew."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler
-        self._step = Compiled(
-            lambda noise, i, *state: sampler.step(state, i, noise), "sampling"
-        )
+        self._step: Compiled | None = None
 
-    def step(
-        self, state: tuple[Tensor, ...], i: Tensor, noise: Any
-    ) -> tuple[Tensor, ...]:
-        """Go from place i to place i + 1."""
-        there: tuple[Tensor, ...] = self._step(noise, i, *state)
-        return there
+    def step(self, state: Any, i: Tensor, rng: Any) -> Any:
+        """Take step i."""
+        sampler, state_type = self._sampler, type(state)
+        if self._step is None:
+            self._step = Compiled(
+                lambda rng, i, *parts: tuple(sampler.step(state_type(*parts), i, rng)),
+                "sampling",
+            )
+        return state_type(*self._step(rng, i, *state))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sampler, name)

@@ -1,9 +1,9 @@
-"""One call instead of a hundred: a step on a GPU, recorded and played again.
+"""Capture a step as a CUDA graph and replay it.
 
-The networks are small, so a step is mostly the time that Python needs to launch its
-kernels. A CUDA graph, recorded once, launches them all by one call. The step reads from
-tensors that stay in place and writes to tensors that stay in place; what changes from
-step to step is copied into them first.
+The networks are small, so a step on a GPU is mostly the time that Python needs to
+launch its kernels. A CUDA graph launches them all with one call. The step must read
+from and write to tensors that stay in place; whatever changes from step to step is
+copied into them first.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from augmask.diffusion.noise import Noise
+from augmask.diffusion.noise import RNG
 
 log = logging.getLogger("augmask")
 
-# steps that run as they are before the recording, so that every lazy allocation of
-# torch and its libraries is behind us
+# plain steps before the capture, so that lazy allocations of torch and its libraries
+# are done
 WARM_UP = 3
 
 
-def reason(error: Exception) -> str:
-    """Return the first line of what went wrong."""
+def first_line(error: Exception) -> str:
+    """Return the first line of an error message, or the error's type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 class CudaGraph:
-    """Run `step` as it is at first, then from a recording.
+    """Run a step: plainly at first, then as a captured CUDA graph.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class CudaGraph:
         Takes and returns nothing; reads and writes tensors that stay in place.
     generators : sequence of torch.Generator
         The CUDA generators that the step draws from, at least one. A replay draws what
-        the step itself would have drawn.
+        the plain step would draw.
     what : str
-        What goes on without a recording if none can be made, for the log.
+        What continues without a graph if the capture fails, for the log.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class CudaGraph:
     def __call__(self) -> None:
         """Take one step."""
         if self._graph is None and not self.failed and self._calls >= WARM_UP:
-            self._record()
+            self._capture()
         if self._graph is not None:
             self._graph.replay()
             return
-        # on the stream that will record, as torch asks for
+        # warm up on the stream of the capture, as torch requires
         outside = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(outside)
         with torch.cuda.stream(self._stream):
@@ -69,8 +69,8 @@ class CudaGraph:
         outside.wait_stream(self._stream)
         self._calls += 1
 
-    def _record(self) -> None:
-        """Record the step; nothing is computed by that, and nothing is drawn."""
+    def _capture(self) -> None:
+        """Capture the step, which computes and draws nothing."""
         graph = torch.cuda.CUDAGraph()
         before = [generator.get_state() for generator in self._generators]
         try:
@@ -84,17 +84,19 @@ class CudaGraph:
             for generator, state in zip(self._generators, before, strict=True):
                 generator.set_state(state)
             log.warning(
-                "%s goes on without a CUDA graph: %s", self._what, reason(error)
+                "CUDA graph capture failed (%s); %s continues without a graph",
+                first_line(error),
+                self._what,
             )
             return
-        # Before it records, torch sets the generators' places to zero on that stream:
-        # on a busy GPU that could come after a replay has set them right.
+        # Before the capture, torch resets the generators' offsets on that stream: on a
+        # busy GPU this could happen after a replay has set them.
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         self._graph = graph
 
 
-def recorded(step: Callable[[], None], noise: Noise, what: str) -> Callable[[], None]:
-    """Return the step, recorded where it draws from a CUDA generator."""
-    if isinstance(noise, torch.Generator) and noise.device.type == "cuda":
-        return CudaGraph(step, [noise], what)
+def cuda_graphed(step: Callable[[], None], rng: RNG, what: str) -> Callable[[], None]:
+    """Return the step, as a `CudaGraph` if it draws from a CUDA generator."""
+    if isinstance(rng, torch.Generator) and rng.device.type == "cuda":
+        return CudaGraph(step, [rng], what)
     return step

@@ -1,11 +1,11 @@
 """EDM's preconditioning for data of unit variance (Karras et al., 2022, table 1).
 
-A noisy number x = x0 + σ ε goes into the network as c_in x, and what comes out, F, is
-read as the denoised number D = c_skip x + c_out F, with
+The network gets a noisy number x = x0 + σ ε as c_in x, and its output F gives the
+denoised number D = c_skip x + c_out F, with
 
     c_in = 1 / √(1 + σ²)      c_skip = 1 / (1 + σ²)      c_out = σ / √(1 + σ²)
 
-so input and target of the network have unit variance at every noise level.
+so input and target of the network have unit variance at every σ.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def denoised(x: Tensor, output: Tensor, sigma: Tensor) -> Tensor:
 
 
 def target(clean: Tensor, noise: Tensor, sigma: Tensor) -> Tensor:
-    """Return the output with which D is exact.
+    """Return the output for which D is exact.
 
-    The weighted loss (1 + σ²) / σ² (D - x0)² is (F - target)²: written so, nothing is
-    divided by a small σ, and float32 loses no digits.
+    The weighted loss (1 + σ²) / σ² (D - x0)² is (F - target)². In this form nothing is
+    divided by a small σ, so float32 loses no digits.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Several models of one table as one to sample from: rows come from each in turn.
+"""Several models of one table, sampled from in turn.
 
-Models that were trained from different starts miss different parts of a table. Rows
+Models trained from different initial weights miss different parts of a table. Rows
 0, k, 2k, … come from the first of k members, the next ones from the second, and so on,
-so that any stretch of a sample holds rows of all.
+so that any slice of a sample holds rows of all.
 """
 
 from __future__ import annotations
@@ -14,72 +14,67 @@ import torch
 from torch import Tensor, nn
 
 from augmask.diffusion.base import Batch
+from augmask.diffusion.sampling import map_tensors, tensors
 
-# Of all rows, those of one member.
 Rows = slice | Tensor
 
 
-def _part(value: Any, rows: Rows) -> Any:
-    """Return some rows of whatever has rows."""
-    if isinstance(value, Tensor):
-        return value[rows] if value.dim() else value
-    if isinstance(value, Batch):
-        return Batch(value.num[rows], value.cat[rows])
-    if isinstance(value, tuple):
-        return tuple(_part(each, rows) for each in value)
-    return value
+def _select(value: Any, rows: Rows) -> Any:
+    """Return the given rows of a tensor, or of all tensors of nested tuples."""
+
+    def of_tensor(value: Any) -> Any:
+        return value[rows] if isinstance(value, Tensor) and value.dim() else value
+
+    return map_tensors(of_tensor, value)
 
 
-def _woven(parts: Sequence[Any], rows: Sequence[Rows]) -> Any:
-    """Undo `_part`: weave the rows of all parts into one another."""
-    first = parts[0]
-    if isinstance(first, Batch):
-        return Batch(*(_woven(same, rows) for same in zip(*parts, strict=True)))
-    if isinstance(first, tuple):
-        return tuple(_woven(same, rows) for same in zip(*parts, strict=True))
-    whole = first.new_empty(sum(map(len, parts)), *first.shape[1:])
-    for part, place in zip(parts, rows, strict=True):
-        whole[place] = part
-    return whole
+def _interleave(parts: Sequence[Any], rows: Sequence[Rows]) -> Any:
+    """Undo `_select`: put the rows of every part back to their places."""
+
+    def of_tensors(*parts: Tensor) -> Tensor:
+        out = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
+        for part, place in zip(parts, rows, strict=True):
+            out[place] = part
+        return out
+
+    return map_tensors(of_tensors, *parts)
 
 
 def _in_turn(k: int, n: int) -> list[slice]:
-    """Return which of `n` rows belong to each of `k` members; some may have none."""
+    """Return which of `n` rows belong to each of `k` members, without empty ones."""
     k = min(k, n)
     return [slice(i, n, k) for i in range(k)]
 
 
 class EnsembleSampler:
-    """The ways of all members, each for its own rows; see `diffusion.reverse.Sampler`.
+    """The samplers of all members, each for its own rows; a `Sampler` itself.
 
     Parameters
     ----------
-    ways : sequence of Way
+    samplers : sequence of Sampler
     rows : sequence of Tensor, optional
-        The rows of each way; in turn unless told.
+        The rows of each sampler; in turn by default.
     """
 
     def __init__(self, samplers: Sequence[Any], rows: Sequence[Tensor] = ()) -> None:
         self._samplers, self._rows = samplers, rows
 
-    def start(self, n: int, noise: Any) -> Any:
-        """Return `n` rows of nothing but noise."""
+    def start(self, n: int, rng: Any) -> Any:
+        """Return `n` rows of pure noise."""
         turns = _in_turn(len(self._samplers), n)
-        sizes = [len(range(n)[place]) for place in turns]
-        samplers = self._samplers[: len(turns)]
         parts = [
-            sampler.start(rows, noise)
-            for sampler, rows in zip(samplers, sizes, strict=True)
+            sampler.start(len(range(n)[place]), rng)
+            for sampler, place in zip(self._samplers, turns, strict=False)
         ]
-        return _woven(parts, turns)
+        return _interleave(parts, turns)
 
-    def chosen(self, rows: Tensor) -> EnsembleSampler:
-        """Return the way of some of the rows, each with the member that it has here.
+    def for_rows(self, rows: Tensor) -> EnsembleSampler:
+        """Return the sampler of some rows, each with the member that started it.
 
         Parameters
         ----------
         rows : Tensor [m]
-            Their places among the rows of this way, which are in turn.
+            Positions among the rows of this sampler, which are in turn.
         """
         owners = rows % len(self._samplers)
         places = [torch.nonzero(owners == i)[:, 0] for i in range(len(self._samplers))]
@@ -88,34 +83,29 @@ class EnsembleSampler:
             [self._samplers[i] for i in used], [places[i] for i in used]
         )
 
-    def _each(self, name: str, rows: Any, *others: Any) -> Any:
-        """Call a method of every way with its rows of all that has rows."""
-        first: Any = rows[0] if isinstance(rows, tuple) else rows
-        turns: Sequence[Rows] = self._rows or _in_turn(len(self._samplers), len(first))
-        return _woven(
-            [
-                getattr(sampler, name)(*(_part(v, place) for v in (rows, *others)))
-                for sampler, place in zip(
-                    self._samplers[: len(turns)], turns, strict=True
-                )
-            ],
-            turns,
-        )
+    def _each(self, name: str, *args: Any) -> Any:
+        """Call a method of every sampler with its rows of all arguments."""
+        n = len(next(tensors(args)))
+        turns: Sequence[Rows] = self._rows or _in_turn(len(self._samplers), n)
+        parts = [
+            getattr(sampler, name)(*(_select(value, place) for value in args))
+            for sampler, place in zip(self._samplers, turns, strict=False)
+        ]
+        return _interleave(parts, turns)
 
     def __getattr__(self, name: str) -> Any:
-        own = getattr(self._samplers[0], name)
-        if not callable(own):
-            return own
-        return lambda *given: self._each(name, *given)
+        shared = getattr(self._samplers[0], name)
+        if not callable(shared):
+            return shared
+        return lambda *args: self._each(name, *args)
 
 
 class Ensemble(nn.Module):
-    """Members of one make that are sampled from in turn.
+    """Backbones of one table and kind that are sampled from in turn.
 
     Parameters
     ----------
     members : sequence of modules
-        Backbones of one table.
 
     Examples
     --------
@@ -141,12 +131,12 @@ class Ensemble(nn.Module):
             if name == "members":
                 raise
             # what members have in common: solvers, sizes
-            found = getattr(self.members[0], name)
-            return self._sampler if name == "sampler" else found
+            shared = getattr(self.members[0], name)
+            return self._sampler if name == "sampler" else shared
 
-    def _sampler(self, *given: Any) -> EnsembleSampler:
+    def _sampler(self, steps: int, solver: str) -> EnsembleSampler:
         return EnsembleSampler(
-            [cast(Any, member).sampler(*given) for member in self.members]
+            [cast(Any, member).sampler(steps, solver) for member in self.members]
         )
 
     @torch.no_grad()
@@ -155,10 +145,12 @@ class Ensemble(nn.Module):
     ) -> Batch:
         """Return `n` complete rows, of each member in turn."""
         turns = _in_turn(len(self.members), n)
-        members = [cast(Any, member) for member in self.members][: len(turns)]
         parts = [
-            member.sample(len(range(n)[place]), generator, steps, **options)
-            for member, place in zip(members, turns, strict=True)
+            Batch(
+                *cast(Any, member).sample(
+                    len(range(n)[place]), generator, steps, **options
+                )
+            )
+            for member, place in zip(self.members, turns, strict=False)
         ]
-        woven: Batch = _woven([Batch(*part) for part in parts], turns)
-        return woven
+        return cast(Batch, _interleave(parts, turns))

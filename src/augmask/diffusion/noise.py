@@ -1,9 +1,9 @@
-"""Where random numbers come from, and how to have them before they are asked for.
+"""Random numbers, drawn from a generator or replayed from tensors drawn before.
 
-Everything random in a backbone is drawn here, from a generator that was handed down.
-A compiler cannot look into a generator: a step that draws in its midst falls apart into
-pieces. So the draws of one call can be noted (`RecordingRNG`), made beforehand in the same
-order from the same generator (`drawn`), and handed out again (`ReplayRNG`).
+Everything random in a backbone is drawn by the functions here. `torch.compile` cannot
+trace a generator: a step that draws in its middle breaks into several graphs. So the
+draws of one call can be recorded (`RecordingRNG`), made in advance in the same order
+from the same generator (`draw_all`), and handed out again (`ReplayRNG`).
 """
 
 from __future__ import annotations
@@ -16,126 +16,124 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-Law = Literal["normal", "uniform", "even", "log"]
+Distribution = Literal["normal", "uniform", "low_discrepancy", "log_time"]
 
-LEAST_TIME = 1e-8  # keeps the logarithm of a time finite
+TIME_EPS = 1e-8  # keeps the logarithm of a time finite
 
 
 class DrawSpec(NamedTuple):
-    """A draw: its law, shape and type; "log" is what `log_time` makes of the last."""
+    """A draw; "log_time" is the logarithm of the draw before it."""
 
-    law: Law
+    distribution: Distribution
     shape: torch.Size
     dtype: torch.dtype
 
 
 @dataclass
 class RecordingRNG:
-    """A generator that remembers what was drawn from it."""
+    """A generator that records what is drawn from it."""
 
     generator: torch.Generator
-    asked: list[DrawSpec] = field(default_factory=list)
+    specs: list[DrawSpec] = field(default_factory=list)
 
 
 @dataclass
 class ReplayRNG:
-    """Draws that were made beforehand, handed out in their order."""
+    """Draws made in advance, handed out in their order."""
 
     values: Sequence[Tensor]
     position: int = 0
 
     def next(self) -> Tensor:
-        """Return the draw that is next."""
+        """Return the next draw."""
         self.position += 1
         return self.values[self.position - 1]
 
 
-Noise = torch.Generator | RecordingRNG | ReplayRNG
+RNG = torch.Generator | RecordingRNG | ReplayRNG
 
 
-def _draw(asked: DrawSpec, noise: Noise, out: Tensor | None = None) -> Tensor:
-    if isinstance(noise, ReplayRNG):
-        return noise.next()
-    if isinstance(noise, RecordingRNG):
-        noise.asked.append(asked)
-        noise = noise.generator
-    kind: dict[str, Any] = {"device": noise.device, "dtype": asked.dtype}
-    if asked.law == "even":
-        (n,) = asked.shape
-        start = torch.rand((), generator=noise, **kind)
+def _draw(spec: DrawSpec, rng: RNG, out: Tensor | None = None) -> Tensor:
+    if isinstance(rng, ReplayRNG):
+        return rng.next()
+    if isinstance(rng, RecordingRNG):
+        rng.specs.append(spec)
+        rng = rng.generator
+    kind: dict[str, Any] = {"device": rng.device, "dtype": spec.dtype}
+    if spec.distribution == "low_discrepancy":
+        (n,) = spec.shape
+        start = torch.rand((), generator=rng, **kind)
         return torch.remainder(start + torch.arange(n, **kind) / n, 1.0, out=out)
-    draw = torch.randn if asked.law == "normal" else torch.rand
-    return draw(asked.shape, generator=noise, out=out, **kind)
+    draw = torch.randn if spec.distribution == "normal" else torch.rand
+    return draw(spec.shape, generator=rng, out=out, **kind)
 
 
-def normal_like(x: Tensor, noise: Noise) -> Tensor:
-    """Return standard normal noise of the shape and type of `x`."""
-    return _draw(DrawSpec("normal", x.shape, x.dtype), noise)
+def normal_like(x: Tensor, rng: RNG) -> Tensor:
+    """Return standard normal noise of the shape and dtype of `x`."""
+    return _draw(DrawSpec("normal", x.shape, x.dtype), rng)
 
 
-def uniform_like(x: Tensor, noise: Noise) -> Tensor:
-    """Return uniform noise of the shape and type of `x`."""
-    return _draw(DrawSpec("uniform", x.shape, x.dtype), noise)
+def uniform_like(x: Tensor, rng: RNG) -> Tensor:
+    """Return uniform noise of the shape and dtype of `x`."""
+    return _draw(DrawSpec("uniform", x.shape, x.dtype), rng)
 
 
-def low_discrepancy(rows: Tensor, noise: Noise) -> Tensor:
+def low_discrepancy(rows: Tensor, rng: RNG) -> Tensor:
     """Return a uniform time for each row: one draw, then equal steps around (0, 1).
 
-    It counts as drawn, so that a compiler finds it made: it would put the arithmetic
-    into each of the thousand features of a time.
+    The arithmetic is part of the draw: inside a compiled step it would be repeated for
+    each of the thousand features of a time.
     """
-    return _draw(DrawSpec("even", rows.shape[:1], rows.dtype), noise)
+    return _draw(DrawSpec("low_discrepancy", rows.shape[:1], rows.dtype), rng)
 
 
-def log_time(
-    u: Tensor, noise: Noise | None = None, out: Tensor | None = None
-) -> Tensor:
-    """Return log u, for times of which most of the change is near 0.
+def log_time(u: Tensor, rng: RNG | None = None, out: Tensor | None = None) -> Tensor:
+    """Return log u.
 
-    Given the noise that u was drawn from just before, it counts as drawn too: put into
-    each feature of a time it would cost more than the features.
+    With the `rng` that u was just drawn from, it is part of the draw, for the same
+    reason as in `low_discrepancy`.
     """
-    if isinstance(noise, ReplayRNG):
-        return noise.next()
-    if isinstance(noise, RecordingRNG):
-        noise.asked.append(DrawSpec("log", u.shape, u.dtype))
-    return torch.log(u + LEAST_TIME, out=out)
+    if isinstance(rng, ReplayRNG):
+        return rng.next()
+    if isinstance(rng, RecordingRNG):
+        rng.specs.append(DrawSpec("log_time", u.shape, u.dtype))
+    return torch.log(u + TIME_EPS, out=out)
 
 
-def drawn(
-    asked: Sequence[DrawSpec],
+def draw_all(
+    specs: Sequence[DrawSpec],
     generator: torch.Generator,
-    places: Sequence[Tensor] | None = None,
+    out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Draw what was noted, in the same order, and put it where there are places.
+    """Make recorded draws in their order, into the tensors of `out` if given.
 
     Examples
     --------
     >>> x = torch.zeros(2, 3)
-    >>> noted = RecordingRNG(torch.Generator().manual_seed(0))
-    >>> first, second = normal_like(x, noted), uniform_like(x, noted)
-    >>> tape = ReplayRNG(drawn(noted.asked, torch.Generator().manual_seed(0)))
-    >>> torch.equal(tape.next(), first), torch.equal(tape.next(), second)
+    >>> recording = RecordingRNG(torch.Generator().manual_seed(0))
+    >>> first, second = normal_like(x, recording), uniform_like(x, recording)
+    >>> replay = ReplayRNG(draw_all(recording.specs, torch.Generator().manual_seed(0)))
+    >>> torch.equal(replay.next(), first), torch.equal(replay.next(), second)
     (True, True)
     """
-    made: list[Tensor] = []
-    for each, out in zip(asked, places or len(asked) * [None], strict=True):
-        if each.law == "log":
-            made.append(log_time(made[-1], out=out))
+    values: list[Tensor] = []
+    for spec, place in zip(specs, out or len(specs) * [None], strict=True):
+        if spec.distribution == "log_time":
+            values.append(log_time(values[-1], out=place))
         else:
-            made.append(_draw(each, generator, out))
-    return made
+            values.append(_draw(spec, generator, place))
+    return values
 
 
 @contextmanager
-def first_weights(seed: int) -> Iterator[None]:
-    """Let modules that are made here draw their weights from a stream of their own.
+def seeded_init(seed: int) -> Iterator[None]:
+    """Context manager: modules built inside draw their weights from `seed`.
 
-    torch modules draw them from torch's default generator. It is lent the state of our
-    stream for a while and given back as it was, so nobody's global state moves.
+    torch modules draw from torch's default generator. Its state is replaced inside and
+    restored afterwards, so global randomness is unaffected.
     """
-    ours = torch.Generator().manual_seed(seed)
+    seeded = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        # not torch.manual_seed(), which would move the global state of GPUs too
-        torch.default_generator.set_state(ours.get_state())
+        # not torch.manual_seed(), which would also change the state of GPU generators
+        torch.default_generator.set_state(seeded.get_state())
         yield

@@ -1,33 +1,33 @@
-"""What is known of a noisy row before anything is learned.
+"""CDTD's preconditioning by correlations and frequencies (`precondition="table"`).
 
-Noise falls on every cell on its own, so part of denoising is arithmetic. A network that
-is left to learn it on a wide table, from hundreds of noisy coordinates, learns little
+Noise is independent between cells, so part of denoising has a closed form. On a wide
+table a network that must learn it, from hundreds of noisy coordinates, learns little
 else in a short run.
 
 Numbers. If rows were normal with correlations R = U Λ Uᵀ, the denoised row would be
-U Λ / (Λ + σ²) Uᵀ x, known up to a covariance of C = σ² U Λ / (Λ + σ²) Uᵀ. The network
-adds what a normal row does not know, each number in units of its own uncertainty:
+U Λ / (Λ + σ²) Uᵀ x, with covariance C = σ² U Λ / (Λ + σ²) Uᵀ. The network adds what
+normal rows do not explain, each number in units of its own uncertainty:
 
-    z = Uᵀ x        goes in as U z / √(Λ + σ²)
+    z = Uᵀ x        enters as U z / √(Λ + σ²)
     D = U Λ / (Λ + σ²) z + √(diag C) F
 
-and with R = 1 it is the preconditioning of `edm`. Before the first step, rows are those
-of a Gaussian copula.
+With R = 1 this is the preconditioning of `edm`. An untrained model samples from a
+Gaussian copula.
 
-What the network says of a number moves that number alone. With √C in place of its
-diagonal, what it says of a missing value would be taught by the loss of observed ones.
-A noisy value does pass to other columns, as it does inside the network: there a filled
-value is context, as everywhere, and never a target.
+The output F of a number moves that number alone. With √C instead of its diagonal, the
+loss of observed cells would train the predictions of missing ones. A noisy value does
+reach other columns, as it does inside the network: a filled value is context there and
+never a target.
 
-Categories. As the noise of a cell x_j = v_k + σ ε says nothing of other cells,
+Categories. As the noise of a cell x_j = v_k + σ ε is independent of the other cells,
 
     p(k | row) ∝ p(k | other cells) exp(x_j · v_k / σ²)
 
-because all points v_k of a column have the same length. The network gives the logits
-of the first factor, which start at the frequencies; the second is added. What goes in
-is the mean point under the frequencies and the second factor: one number of variance at
-most 1 per column, however many dimensions it has, and none where noise has left
-nothing. So columns weigh alike, whatever their kind, and noise is not seen as signal.
+because all points v_k of a column have the same length. The network predicts the logits
+of the first factor, which start at the frequencies; the second is added. The input of a
+column is its mean point under the frequencies and the second factor: of total variance
+at most 1 however many dimensions it has, and 0 in pure noise. So all columns weigh
+alike, and noise is not mistaken for signal.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ from augmask.diffusion import edm
 from augmask.diffusion.ragged import Ragged
 from augmask.table.table import FloatArray, Table
 
-# Smallest variance along an axis: what is narrower may be a rounding error.
-NARROWEST = 1e-3
-# A correlation is trusted by n / (n + this), n being the rows that show both cells.
-PAIRS_TO_TRUST = 20
-# Below this level every category is plain, and x · v / σ² would only lose its digits.
-LEGIBLE = 1e-2
+MIN_VARIANCE = 1e-3  # along an axis; less may be a rounding error
+# A correlation shrinks by n / (n + this), n being the rows with both cells observed.
+SHRINKAGE = 20
+# Below this sigma every category is certain, and x · v / σ² would only lose digits.
+MIN_SIGMA = 1e-2
 
 
 class Preconditioner(nn.Module):
-    """The part of a denoiser that is arithmetic.
+    """The part of a denoiser that has a closed form.
 
     Parameters
     ----------
@@ -78,21 +77,21 @@ class Preconditioner(nn.Module):
 
     @torch.no_grad()
     def init_from_data(self, table: Table, log_prior: Tensor) -> None:
-        """Take correlations from the cells of a table that were observed together."""
+        """Estimate correlations from cells that were observed together."""
         self.log_prior.copy_(log_prior)
         variance, axes = np.linalg.eigh(_correlations(table))
-        self.variance.copy_(torch.from_numpy(variance.clip(min=NARROWEST)))
+        self.variance.copy_(torch.from_numpy(variance.clip(min=MIN_VARIANCE)))
         self.axes.copy_(torch.from_numpy(axes))
 
     def evidence(self, x_cat: Tensor, points: Tensor, s_cat: Tensor) -> Tensor:
-        """Return x · v / σ², what a noisy category says of its own levels, [B, S]."""
-        flat = x_cat.flatten(1) / s_cat.clamp(min=LEGIBLE).square()
+        """Return x · v / σ², a noisy category's evidence for its levels, [B, S]."""
+        flat = x_cat.flatten(1) / s_cat.clamp(min=MIN_SIGMA).square()
         return flat @ self._block(points).T
 
     def inputs(
         self, x_num: Tensor, evidence: Tensor, points: Tensor, s_num: Tensor
     ) -> Tensor:
-        """Return what the network sees, [B, 2 d_num + C e]."""
+        """Return the input of the network, [B, 2 d_num + C e]."""
         white = x_num @ self.axes / (self.variance + s_num.square()).sqrt()
         p = self.ragged.softmax(evidence + self.log_prior)
         # points have the length √e
@@ -104,27 +103,27 @@ class Preconditioner(nn.Module):
         """Return D from the noisy numbers and the network's output."""
         noise = s_num.square()
         total = self.variance + noise
-        # what EDM would keep of x, and the rest: products on a GPU round to eleven bits
-        # (TF32), and at low levels x must not pass through one
+        # EDM's share of x, and the rest: TF32 rounds to eleven bits, and at low sigma x
+        # must not pass through such a product
         rest = noise * (self.variance - 1) / (total * (1 + noise))
         skip = x_num / (1 + noise) + (rest * (x_num @ self.axes)) @ self.axes.T
         spread = s_num * ((self.variance / total) @ self.axes.square().T).sqrt()
         return skip + spread * output
 
     def _block(self, points: Tensor) -> Tensor:
-        """Return the points of all levels, each in its column's place, [S, C e]."""
+        """Return the points of all levels, each in its column's block, [S, C e]."""
         member = self.ragged.member.to(points.dtype)
         return (member[:, :, None] * points[:, None, :]).flatten(1)
 
 
 def _correlations(table: Table) -> FloatArray:
-    """Return correlations of numbers, from rows that show both."""
-    seen = table.num_observed.astype(np.float64)
-    count = np.maximum(seen.sum(0), 1)
+    """Return correlations of numbers, from rows with both observed."""
+    observed = table.num_observed.astype(np.float64)
+    count = np.maximum(observed.sum(0), 1)
     x = np.where(table.num_observed, table.num, 0.0)
     x = np.where(table.num_observed, x - x.sum(0) / count, 0.0)
-    both = seen.T @ seen
+    both = observed.T @ observed
     scale = np.sqrt(np.maximum((x**2).sum(0) / count, np.finfo(np.float32).eps))
-    found = (x.T @ x) / (both + PAIRS_TO_TRUST) / np.outer(scale, scale)
-    np.fill_diagonal(found, 1.0)
-    return np.asarray(found)
+    correlations = (x.T @ x) / (both + SHRINKAGE) / np.outer(scale, scale)
+    np.fill_diagonal(correlations, 1.0)
+    return np.asarray(correlations)

@@ -1,9 +1,9 @@
-"""Categorical columns of different sizes, side by side and without a loop.
+"""Categorical columns of different sizes in one flat tensor, without a loop.
 
-All levels of all columns lie in one row of S = Σ_j K_j slots: column j owns the slots
+All levels of all columns are one row of S = Σ_j K_j slots: column j owns the slots
 offset_j .. offset_j + K_j - 1. Sums over a column's levels are one product with the 0/1
-matrix that says which slot belongs to which column. Padding every column to the widest
-one costs eight times as much on a table with one 42-level column.
+matrix of slots and columns. Padding every column to the widest one would cost eight
+times as much on a table with one 42-level column.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from augmask.diffusion.noise import Noise, uniform_like
+from augmask.diffusion.noise import RNG, uniform_like
 
-SPLIT = float(2**13 + 1)
+SPLIT = float(2**13 + 1)  # Veltkamp's constant for the first eleven bits
 
 
 class Ragged(nn.Module):
-    """Softmax, cross-entropy and argmax for C columns laid out flat.
+    """Softmax, cross-entropy and argmax of C flat columns.
 
     Parameters
     ----------
     cards : tuple of int
         Levels of each column, K_j.
     reserved : bool
-        Whether each column's last level is a placeholder; `forbidden` marks its slot.
+        Whether each column's last level is a placeholder, which the network may read
+        but never emits; `forbidden` marks its slot.
 
     Shape
     -----
@@ -53,12 +54,11 @@ class Ragged(nn.Module):
 
     def __init__(self, cards: tuple[int, ...], reserved: bool = False) -> None:
         super().__init__()
-        # sizes are read off these tensors, also where a network is built of shapes only
+        # sizes are read from these tensors, also under a meta device
         with torch.device("cpu"):
-            self._lay_out(cards, reserved)
+            self._register(cards, reserved)
 
-    def _lay_out(self, cards: tuple[int, ...], reserved: bool) -> None:
-        """Register where the slots of every column are."""
+    def _register(self, cards: tuple[int, ...], reserved: bool) -> None:
         sizes = torch.tensor(cards, dtype=torch.long)
         ends = sizes.cumsum(0)
         column = torch.repeat_interleave(torch.arange(len(cards)), sizes)
@@ -67,8 +67,8 @@ class Ragged(nn.Module):
         self.register_buffer("column", column, persistent=False)
         member = nn.functional.one_hot(column, max(len(cards), 1)).float()
         self.register_buffer("member", member[:, : len(cards)], persistent=False)
-        # Columns of about one size are looked at together: each is padded to the next
-        # power of two by repeating its last slot, which cannot win against itself.
+        # Columns of similar size are reduced together: each is padded to the next power
+        # of two by repeating its last slot, which changes neither maximum nor argmax.
         widths = [1 << (card - 1).bit_length() for card in cards]
         self.sizes = [(w, widths.count(w)) for w in sorted(set(widths))] or [(1, 0)]
         by_width = sorted(range(len(cards)), key=widths.__getitem__)
@@ -79,7 +79,6 @@ class Ragged(nn.Module):
         self.register_buffer("pad", torch.cat([sizes[:0], *pad]), persistent=False)
         place = torch.argsort(torch.tensor(by_width, dtype=torch.long))
         self.register_buffer("place", place, persistent=False)
-        # a placeholder, each column's last level, may be read but is never emitted
         forbidden = torch.zeros(self.n_slots, dtype=torch.bool)
         if reserved:
             forbidden[ends - 1] = True
@@ -92,17 +91,17 @@ class Ragged(nn.Module):
         return codes + self.offsets
 
     def _by_column(
-        self, values: Tensor, look: Callable[[Tensor, int], Tensor]
+        self, values: Tensor, reduce: Callable[[Tensor, int], Tensor]
     ) -> Tensor:
-        """Return what `look` sees along the levels of every column, [B, C]."""
+        """Reduce over the levels of every column, [B, C]."""
         # index_select() is twice as fast as indexing
         padded = values.index_select(1, self.pad)
         parts = torch.split(padded, [width * count for width, count in self.sizes], 1)
-        seen = [
-            look(part.view(len(values), count, width), -1)
+        reduced = [
+            reduce(part.view(len(values), count, width), -1)
             for part, (width, count) in zip(parts, self.sizes, strict=True)
         ]
-        return torch.cat(seen, 1).index_select(1, self.place)
+        return torch.cat(reduced, 1).index_select(1, self.place)
 
     def _shifted_exp(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return exp(logits - column maximum) and the maximum, [B, S] and [B, C]."""
@@ -115,10 +114,9 @@ class Ragged(nn.Module):
         """Return the sum over each column's levels, [B, C]."""
         member = self.member.to(weights.dtype)
         if weights.is_cuda and weights.dtype == torch.float32:
-            # Fast products on a GPU (TF32) round every weight to eleven bits, and
-            # probabilities would no longer sum to one. So the first eleven bits (split
-            # off as Veltkamp does) and the rest are summed apart; float64 would be
-            # three times slower.
+            # TF32 rounds every weight to eleven bits, and probabilities would no longer
+            # sum to one. So the first eleven bits (Veltkamp's splitting) and the rest
+            # are summed separately; float64 would be three times slower.
             raised = SPLIT * weights.detach()
             first = raised - (raised - weights.detach())
             return first @ member + (weights - first) @ member
@@ -126,7 +124,7 @@ class Ragged(nn.Module):
 
     def normalise(self, weights: Tensor) -> Tensor:
         """Return the weights divided by their column's sum, [B, S]."""
-        # index_select(), not indexing: its gradient is added up in one order
+        # index_select(), not indexing: its gradient is summed in a fixed order
         return weights / self.total(weights).index_select(1, self.column)
 
     def softmax(self, logits: Tensor) -> Tensor:
@@ -135,10 +133,7 @@ class Ragged(nn.Module):
         return self.normalise(raised)
 
     def one_hot(self, codes: Tensor, like: Tensor) -> Tensor:
-        """Return 1 in the slot of every code and 0 elsewhere, [B, S].
-
-        `like` lends its dtype.
-        """
+        """Return 1 in the slot of every code, else 0, [B, S]; dtype as `like`."""
         zeros = like.new_zeros(len(codes), self.n_slots)
         return zeros.scatter(1, self.slots(codes), 1.0)
 
@@ -152,8 +147,8 @@ class Ragged(nn.Module):
         """Return the code of the largest logit of every column, [B, C]."""
         return self._by_column(logits, torch.argmax)
 
-    def draw(self, weights: Tensor, generator: Noise) -> Tensor:
+    def draw(self, weights: Tensor, generator: RNG) -> Tensor:
         """Return codes drawn with probability proportional to the weights, [B, C]."""
-        # a race of exponential clocks; a uniform of 0 makes a clock that never rings,
-        # and no clock rings at time 0
+        # the first of exponential clocks whose rates are the weights; a uniform of 0
+        # makes a clock that never rings, and no clock rings at time 0
         return self.argmax(weights / -uniform_like(weights, generator).log())

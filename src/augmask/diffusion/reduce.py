@@ -1,15 +1,15 @@
 """Mask, then reduce: the one place where losses per cell become a number.
 
-This is the method. A backbone gives one loss per cell without knowing which cells were
-observed; here the holes drop out and the rest is averaged, in one of the paper's two
-ways (ε keeps an empty mask finite):
+This is the method. A backbone returns one loss per cell without knowing which cells
+were observed; here missing cells drop out and the others are averaged, by one of the
+paper's two means (ε keeps an empty mask finite):
 
     Mean_ps(l; m) = (1/B) Σ_b [ Σ_j m_bj l_bj / (Σ_j m_bj + ε) ]        over="row"
     Mean_gl(l; m) = Σ_bj m_bj l_bj / (Σ_bj m_bj + ε)                    over="batch"
 
 Under `torch.distributed` numerators and denominators are summed over the processes
 before they are divided. A mean of the processes' own means would weight a cell by how
-many holes its process happened to draw.
+many missing values its process happened to get.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def _ratio(total: Tensor, count: Tensor) -> Tensor:
 def observed_mean(
     cell_losses: Tensor, observed: Tensor, over: Over = "batch"
 ) -> Tensor:
-    """Average the losses of observed cells; holes contribute nothing at all.
+    """Average the losses of observed cells; missing cells contribute nothing at all.
 
     Parameters
     ----------
     cell_losses : Tensor [B, d]
         One loss per cell.
     observed : bool Tensor [B, d]
-        True where the cell was really observed.
+        True where the cell was observed.
     over : {"batch", "row"}
         Mean over all observed cells of the batch, or mean over rows of each row's mean.
 
@@ -68,7 +68,7 @@ def observed_mean(
 
     Examples
     --------
-    A hole drops out even where its loss is not a number:
+    A missing cell drops out even if its loss is not a number:
 
     >>> losses = torch.tensor([[1.0, float("nan")], [2.0, 6.0]])
     >>> observed = torch.tensor([[True, False], [True, True]])
@@ -83,12 +83,12 @@ def observed_mean(
             f"got {tuple(cell_losses.shape)} and {tuple(observed.shape)}"
         )
     # where(), not a product: 0 * nan is nan
-    kept = torch.where(observed, cell_losses, torch.zeros_like(cell_losses))
-    count = observed.to(kept.dtype)
+    masked = torch.where(observed, cell_losses, torch.zeros_like(cell_losses))
+    count = observed.to(masked.dtype)
     if over == "batch":
-        return _ratio(kept.sum(), count.sum())
+        return _ratio(masked.sum(), count.sum())
     if over == "row":
-        rows = kept.sum(1) / (count.sum(1) + EPS)
+        rows = masked.sum(1) / (count.sum(1) + EPS)
         return _ratio(rows.sum(), torch.ones_like(rows).sum())
     raise UsageError(f"over must be 'batch' or 'row', got {over!r}")
 
@@ -108,11 +108,11 @@ def reduce_cells(
     observed : bool Tensor [B, d]
         The cells that are supervised.
     reduction : {"batch", "batch-by-type", "row-by-type"}
-        By type: numeric and categorical cells are averaged apart and added.
+        By type: numeric and categorical cells are averaged separately and added.
     n_num : int
-        How many of the columns are numeric; they come first.
+        Number of numeric columns, which come first.
     weights : pair of float or Tensor
-        Of the numeric and the categorical mean, where they are averaged apart.
+        Of the numeric and the categorical mean, if they are separate.
     """
     over: Over = "row" if reduction == "row-by-type" else "batch"
     parts: list[tuple[slice, Weight]] = [(slice(None), 1.0)]

@@ -1,11 +1,14 @@
-"""How good synthetic rows are, for a complete real table and for one with holes.
+"""Evaluation: how good synthetic rows are, for complete and incomplete real tables.
 
-`evaluate` picks what applies and returns `Scores`. Behind it: `fidelity` compares
-columns and pairs of columns (Shape, Trend), `worst` looks at the least alike of them,
-`coverage` compares rows (α-precision, β-recall), `detect` asks whether trees can tell
-the tables apart (C2ST), `utility` what a model learns from each (MLE), and `privacy`
-whether training rows were copied. Without a complete truth, `incomplete` puts the holes
-back before it compares, `alike` hides the same cells in rows of both tables, and
-`held_out` judges draws for cells that were hidden. `references` makes the tables that
-every number is read against. Nothing here knows how the rows were made.
+`evaluate.py` picks what applies and returns `Scores` (`results.py`). The metrics:
+`fidelity.py` compares columns and pairs of columns (Shape, Trend), `coverage.py` rows
+(α-precision, β-recall); `detection.py` asks whether trees can tell the tables apart
+(C2ST), `utility.py` what a model learns from each (MLE), `privacy.py` whether training
+rows were copied. For an incomplete real table, `incomplete.py` re-masks synthetic rows
+before it compares, and `held_out.py` scores draws for cells that were hidden.
+
+`tables.py` reads and aligns the tables, `references.py` makes the tables that every
+number is compared with, `scoring.py` applies each metric to them, `descriptions.py`
+says what each number means, and `neighbours.py` finds nearest rows. Nothing here
+depends on how the rows were generated.
 """

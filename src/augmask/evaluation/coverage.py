@@ -1,9 +1,9 @@
-"""α-precision and β-recall: how typical synthetic rows are, how well real ones covered.
+"""α-precision and β-recall: whether synthetic rows are typical and cover real ones.
 
-The variant that the field reports (synthcity's "naive" one), with every column kept:
+This is the variant that the field reports (synthcity's "naive" one) on all columns:
 numbers are scaled to 0..1 by the real table's range, categories become 0/1 indicators
 of the real table's levels, and distances are Euclidean in float64. With c and c' the
-means of the real rows x and the synthetic rows s, and levels a_k = k/29, k = 0..29:
+means of the real rows x and the synthetic rows s, and a_k = k/29, k = 0..29:
 
 * r_k is the a_k quantile of ‖x_i - c‖, P_k the share of synthetic rows within r_k of c;
   α-precision = 1 - Σ|a_k - P_k| / Σ a_k;
@@ -12,23 +12,23 @@ means of the real rows x and the synthetic rows s, and levels a_k = k/29, k = 0.
   the share of real rows that are covered and have t_i <= q_k;
   β-recall = 1 - Σ|a_k - B_k| / Σ a_k.
 
-Two cautions. α-precision sees only distances from the centre: independent columns can
-score above 0.95. β-recall of a perfect sampler is about 0.5, because a synthetic and
-another real row are then equally likely to be the nearer; more means copying.
+Two cautions. α-precision depends only on distances from the centre: independent columns
+can score above 0.95. A perfect sampler has a β-recall of about 0.5, because a synthetic
+and another real row are equally likely to be the nearer one; more means copying.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import MutableMapping, Sequence
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluation.columns import (
+from augmask.evaluation.neighbours import distances, nearest_rows
+from augmask.evaluation.results import Score
+from augmask.evaluation.tables import (
     Floats,
     Frames,
     check_tables,
@@ -36,33 +36,17 @@ from augmask.evaluation.columns import (
     numbers,
     one_hot,
 )
-from augmask.evaluation.nearest import best_of, distances, nearest_rows
-from augmask.evaluation.score import Score
 
-LEVELS = np.linspace(0.0, 1.0, 30)
-
-
-class Nearest(Protocol):
-    """A search for the nearest row, for example on a GPU."""
-
-    def __call__(
-        self, queries: Floats, base: Floats, skip_self: bool
-    ) -> npt.NDArray[np.integer]:
-        """Return the index into `base` for each query.
-
-        Or several candidates per query, [n, k], of which the nearest is then found in
-        float64. With `skip_self`, `queries` is `base` and row i is no answer for query
-        i.
-        """
+QUANTILES = np.linspace(0.0, 1.0, 30)
 
 
 def as_points(
     tables: Frames, numeric: Sequence[str], categorical: Sequence[str]
 ) -> tuple[Floats, Floats]:
-    """Return a real and another table as points that distances are taken between.
+    """Return a real and another table as points with Euclidean distances.
 
-    Numbers are scaled by the range of the first table, levels become 0/1 indicators;
-    one that the first table lacks is a row of zeros.
+    Numbers are scaled by the range of the first table, levels become 0/1 indicators; a
+    level that the first table lacks becomes zeros.
 
     Examples
     --------
@@ -91,8 +75,8 @@ def _subsample(
         return tables
     if rng is None or rows < 2:
         raise UsageError(
-            f"Scoring a subsample takes at least 2 rows and a generator, but {rows=} "
-            f"and rng={'None' if rng is None else 'given'}; pass both."
+            f"a subsample needs at least 2 rows and a generator, got {rows=} and "
+            f"{rng=}; pass both"
         )
     return {
         label: frame.iloc[np.sort(rng.choice(len(frame), rows, replace=False))]
@@ -102,31 +86,23 @@ def _subsample(
     }
 
 
-def _found(queries: Floats, base: Floats, skip_self: bool, search: Nearest) -> Floats:
-    """Return the nearest row itself for each query."""
-    index = np.asarray(search(queries, base, skip_self), dtype=np.int64)
-    if index.ndim == 2:
-        index = best_of(queries, base, index)
-    return base[index]
-
-
 def _real_gaps(
-    x: Floats, search: Nearest, cache: MutableMapping[str, Floats] | None
+    x: Floats, cache: MutableMapping[str, Floats] | None, n_jobs: int | None
 ) -> Floats:
     """Return the distance of every real row to the nearest other real row."""
     digest = hashlib.sha256(np.ascontiguousarray(x).data).hexdigest()
     key = f"nearest-other/{x.shape[0]}x{x.shape[1]}/{digest}"
     if cache is not None and key in cache:
         return cache[key]
-    gaps = distances(x, _found(x, x, True, search))
+    gaps = distances(x, x[nearest_rows(x, x, skip_self=True, n_jobs=n_jobs)])
     if cache is not None:
         cache[key] = gaps
     return gaps
 
 
-def _agreement(found: Floats, column: str) -> Score:
-    value = 1 - float(np.abs(LEVELS - found).sum() / LEVELS.sum())
-    return Score(value, pd.DataFrame({"level": LEVELS, column: found}))
+def _agreement(shares: Floats, column: str) -> Score:
+    value = 1 - float(np.abs(QUANTILES - shares).sum() / QUANTILES.sum())
+    return Score(value, pd.DataFrame({"quantile": QUANTILES, column: shares}))
 
 
 def alpha_beta(
@@ -138,30 +114,29 @@ def alpha_beta(
     cache: MutableMapping[str, Floats] | None = None,
     rows: int | None = None,
     rng: np.random.Generator | None = None,
-    nearest: Nearest = nearest_rows,
+    n_jobs: int | None = None,
 ) -> tuple[Score, Score]:
     """Return α-precision and β-recall.
 
     Parameters
     ----------
     real, synthetic : pandas.DataFrame
-        Complete tables; their row counts may differ, but β-recall compares like with
-        like only when they are equal.
+        Complete tables. Row counts may differ, but β-recall favours the longer table.
     numeric, categorical : sequence of str
-        The columns to compare. A level that the real table lacks becomes a row of
-        zeros.
+        The columns to compare.
     cache : mutable mapping, optional
         Keeps the distances within the real table, half of the work, under a hash of
-        its contents; pass the same dict again when scoring against the same table.
+        its contents; pass the same dict to score several tables against it.
     rows, rng : int and numpy.random.Generator, optional
         Score at most `rows` random rows of each table. All rows by default.
-    nearest : Nearest
-        Another search for the nearest row. The default is exact.
+    n_jobs : int, optional
+        Threads; all cores by default. The answer does not depend on it.
 
     Returns
     -------
     alpha, beta : Score
-        Their tables hold the curves: `level` a_k and the share found at it.
+        Their tables hold the curves: `quantile` a_k and the share of rows, `precision`
+        P_k or `recall` B_k.
 
     Examples
     --------
@@ -178,20 +153,21 @@ def alpha_beta(
     check_tables(tables, numeric, categorical)
     if len(real) < 2:
         raise DataError(
-            "β-recall needs a nearest other real row, but the real table has "
-            f"{len(real)} row; pass at least 2."
+            f"β-recall needs a second real row, but the real table has {len(real)}; "
+            "pass at least 2"
         )
     x, s = as_points(_subsample(tables, rows, rng), numeric, categorical)
 
     centre = x.mean(axis=0)
-    radii = np.quantile(distances(x, centre), LEVELS)
+    radii = np.quantile(distances(x, centre), QUANTILES)
     inside = np.sort(distances(s, centre))
     precision = np.searchsorted(inside, radii, side="right") / len(s)
 
-    gaps = _real_gaps(x, nearest, cache)
-    neighbours = _found(x, s, False, nearest)
+    gaps = _real_gaps(x, cache, n_jobs)
+    neighbours = s[nearest_rows(x, s, n_jobs=n_jobs)]
     covered = distances(x, neighbours) <= gaps
-    spread = distances(neighbours, s.mean(axis=0))
-    within = np.sort(spread[covered])
-    recall = np.searchsorted(within, np.quantile(spread, LEVELS), side="right") / len(x)
+    radius = distances(neighbours, s.mean(axis=0))
+    within = np.sort(radius[covered])
+    radii = np.quantile(radius, QUANTILES)
+    recall = np.searchsorted(within, radii, side="right") / len(x)
     return _agreement(precision, "precision"), _agreement(recall, "recall")

@@ -1,4 +1,4 @@
-"""Shape and Trend: how alike single columns, and pairs of columns, are.
+"""Shape and Trend: how similar single columns, and pairs of columns, are.
 
 Shape averages over columns, the target included:
 
@@ -11,17 +11,11 @@ Trend averages over all pairs of columns:
 * categorical with categorical: 1 - TVD of the joint frequencies;
 * numeric with categorical: the same, with the numeric column cut into ten bins.
 
-The paper leaves the last case open and the field computes it with sdmetrics, which
-cuts each table at its own minimum and maximum. One outlier then moves every bin, and a
-perfect sampler can score below independent columns. `edges="real"` cuts both tables at
-the real table's edges, the outer bins being open, and likewise takes synthetic numbers
-beyond the real range for its ends when it correlates; `edges="sdmetrics"` is there for
-comparison with published numbers.
-
-Both tables are complete. `holes=True` is for the number that sdmetrics gives for a
-table with holes, and for nothing else: where holes depend on other columns (MAR), the
-right complete rows differ from the observed values and lose by it. For a judgement, see
-`augmask.evaluation.incomplete`.
+The paper leaves the last case open, and the field computes it with sdmetrics, which
+bins each table by its own range. One outlier then moves every bin, and a perfect
+sampler can score below independent columns. `edges="real"` bins both tables by the
+range of the real one, with open outer bins, and clips synthetic numbers to that range
+before correlating them; use `edges="sdmetrics"` to compare with published numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +29,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluation.columns import (
+from augmask.evaluation.results import Score
+from augmask.evaluation.tables import (
     Codes,
     Floats,
     Frames,
@@ -43,7 +38,6 @@ from augmask.evaluation.columns import (
     level_codes,
     numbers,
 )
-from augmask.evaluation.score import Score
 
 BINS = 10
 # Beyond this many cells per row a joint table is mostly empty and is counted sparsely.
@@ -51,10 +45,8 @@ DENSE_CELLS_PER_ROW = 4
 
 
 def _without_float_noise(values: Floats) -> Floats:
-    """Round to 14 decimals, so that 0.1 + 0.2 and 0.3 are one value.
-
-    Above 100 a float64 has no 14th decimal, and scaling it up to round could overflow.
-    """
+    """Round to 14 decimals, so that 0.1 + 0.2 and 0.3 are one value."""
+    # Above 100 a float64 has no 14th decimal, and scaling it to round could overflow.
     small = np.abs(values) < 100
     return np.where(small, np.round(np.where(small, values, 0.0), 14), values)
 
@@ -101,40 +93,37 @@ def pearson(columns: Sequence[Floats]) -> Floats:
     return np.asarray(stacked @ stacked.T, dtype=np.float64)
 
 
-def _pearson_where_seen(columns: Sequence[Floats]) -> Floats:
-    """Return Pearson correlations, each on the rows that show both columns.
-
-    NaN for two columns that no row shows together.
-    """
-    seen = [~np.isnan(values) for values in columns]
-    if all(column.all() for column in seen):
+def _pearson_pairwise(columns: Sequence[Floats]) -> Floats:
+    """Return Pearson correlations on the rows that show both columns, NaN if none."""
+    observed = [~np.isnan(values) for values in columns]
+    if all(column.all() for column in observed):
         return pearson(columns)
     # Columns tend to be missing together, so that many pairs share their rows.
     groups: dict[bytes, list[tuple[int, int]]] = {}
     for i, j in combinations(range(len(columns)), 2):
-        groups.setdefault((seen[i] & seen[j]).tobytes(), []).append((i, j))
+        groups.setdefault((observed[i] & observed[j]).tobytes(), []).append((i, j))
     rho = np.full((len(columns), len(columns)), np.nan)
     for key, pairs in groups.items():
         rows = np.frombuffer(key, dtype=bool)
         if rows.any():
             used = np.unique(pairs)
             i, j = np.searchsorted(used, np.transpose(pairs))
-            found = pearson([columns[k][rows] for k in used])
-            rho[tuple(np.transpose(pairs))] = found[i, j]
+            shared = pearson([columns[k][rows] for k in used])
+            rho[tuple(np.transpose(pairs))] = shared[i, j]
     return rho
 
 
 def clipped(real: Floats, synthetic: Floats) -> Floats:
-    """Return synthetic numbers, those beyond the real range moved to its ends.
+    """Return synthetic numbers clipped to the real range.
 
-    A single wild row would otherwise decide a correlation: the open outer bins take
-    such a value for an extreme one, and so do the correlations.
+    Otherwise a single wild row would decide a correlation. The open outer bins treat
+    such a value in the same way.
     """
     return np.clip(synthetic, real.min(), real.max())
 
 
 def _edges(values: Floats) -> Floats:
-    """Return the edges of equal-width bins; a constant sits in the middle of them."""
+    """Return the edges of equal-width bins; a constant is in the middle of them."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -142,37 +131,36 @@ def _edges(values: Floats) -> Floats:
 
 
 def binned(real: Floats, synthetic: Floats, edges: str) -> tuple[Codes, Codes]:
-    """Return both columns cut into bins; every code lies below BINS + 2."""
+    """Return the bin of each value in both columns; codes are below BINS + 2."""
     if edges == "real":
         # Leaving out the two outer edges is the same as setting them to -inf and inf.
         inner = _edges(real)[1:-1]
         return np.digitize(real, inner), np.digitize(synthetic, inner)
-    # With the last edge kept, the maximum has a code of its own, as in sdmetrics. A
-    # hole gets the same code, because NaN sorts after every number.
+    # With the last edge, the maximum has a code of its own, as in sdmetrics. A missing
+    # value gets the same code, because NaN sorts after every number.
     return np.digitize(real, _edges(real)), np.digitize(synthetic, _edges(synthetic))
 
 
-def _check_seen(
-    seen: Iterable[npt.NDArray[np.bool_]], tables: Frames, name: str
+def _check_observed(
+    columns: Iterable[npt.NDArray[np.bool_]], tables: Frames, name: str
 ) -> None:
-    """Raise unless each table shows at least one value of a column."""
-    for label, column in zip(tables, seen, strict=True):
-        if not column.any():
+    for label, observed in zip(tables, columns, strict=True):
+        if not observed.any():
             raise DataError(
-                f"A column to be compared has observed values, but {name!r} of the "
-                f"{label} table has none; leave it out."
+                f"column {name!r} of the {label} table has no observed values; leave "
+                "it out"
             )
 
 
-def _numbers(tables: Frames, name: str, holes: bool) -> list[Floats]:
-    values = numbers(tables, name, holes)
-    _check_seen((~np.isnan(v) for v in values), tables, name)
+def _numbers(tables: Frames, name: str, allow_missing: bool) -> list[Floats]:
+    values = numbers(tables, name, allow_missing)
+    _check_observed((~np.isnan(v) for v in values), tables, name)
     return values
 
 
-def _level_codes(tables: Frames, name: str, holes: bool) -> tuple[list[Codes], int]:
-    codes, levels, _ = level_codes(tables, name, holes)
-    _check_seen((c >= 0 for c in codes), tables, name)
+def _codes(tables: Frames, name: str, allow_missing: bool) -> tuple[list[Codes], int]:
+    codes, levels, _ = level_codes(tables, name, allow_missing)
+    _check_observed((c >= 0 for c in codes), tables, name)
     return codes, len(levels)
 
 
@@ -182,9 +170,9 @@ def shape(
     numeric: Sequence[str],
     categorical: Sequence[str],
     *,
-    holes: bool = False,
+    allow_missing: bool = False,
 ) -> Score:
-    """Compare every column's distribution.
+    """Compare the distribution of every column.
 
     Parameters
     ----------
@@ -192,10 +180,10 @@ def shape(
         Complete tables; their row counts may differ.
     numeric, categorical : sequence of str
         The columns to compare. Dates may be listed as numeric, booleans as either.
-        Levels are compared by value, see `augmask.evaluation.columns`.
-    holes : bool
-        Leave missing values out, as sdmetrics does, instead of refusing them. This
-        compares observed values only, and is wrong under MAR.
+    allow_missing : bool
+        Leave missing values out, as sdmetrics does, instead of refusing them. Use it
+        to reproduce sdmetrics only: under MAR the right complete rows differ from the
+        observed values and lose. `incomplete.compare_remasked` scores such tables.
 
     Returns
     -------
@@ -218,10 +206,10 @@ def shape(
     check_tables(tables, numeric, categorical)
     lines: list[tuple[str, str, float]] = []
     for name in numeric:
-        r, s = (v[~np.isnan(v)] for v in _numbers(tables, name, holes))
+        r, s = (v[~np.isnan(v)] for v in _numbers(tables, name, allow_missing))
         lines.append((name, "numeric", 1 - ks_distance(r, s)))
     for name in categorical:
-        codes, n_levels = _level_codes(tables, name, holes)
+        codes, n_levels = _codes(tables, name, allow_missing)
         a, b = (c[c >= 0] for c in codes)
         lines.append((name, "categorical", 1 - tv_distance(a, b, n_levels)))
     table = pd.DataFrame(lines, columns=["column", "kind", "score"])
@@ -235,37 +223,35 @@ def trend(
     categorical: Sequence[str],
     edges: Literal["real", "sdmetrics"] = "real",
     *,
-    holes: bool = False,
+    allow_missing: bool = False,
 ) -> Score:
     """Compare the dependence within every pair of columns.
 
-    A constant column has correlation 0 with every other. (sdmetrics drops such pairs
-    from the mean, so that a collapsed generator can gain by it; this is the one
-    difference that `edges="sdmetrics"` keeps.)
+    A constant column has correlation 0 with every other. sdmetrics drops such pairs
+    from the mean, which rewards a collapsed generator; this is the one difference that
+    `edges="sdmetrics"` keeps.
 
     Parameters
     ----------
     real, synthetic, numeric, categorical
         As in `shape`.
     edges : {"real", "sdmetrics"}
-        Where numeric columns are cut when paired with categorical ones: at ten
-        equal-width bins of the real table with open ends, or at those of each table
-        by itself. With "real", synthetic numbers beyond the real range also enter the
-        correlations as its ends, so that no single row can decide them; tables within
-        the range are not touched.
-    holes : bool
-        Only with `edges="sdmetrics"`: treat missing values as sdmetrics does instead of
-        refusing them. Correlations take the rows that show both columns; a missing
-        category is one more level; a missing number, paired with a category, counts as
-        the maximum. Complete rows lose by every hole of the real table.
+        How to bin numeric columns that are paired with categorical ones: into ten
+        equal-width bins of the real table with open ends, or of each table by itself.
+        With "real", synthetic numbers beyond the real range are also clipped to it
+        before they are correlated, so that no single row can decide the score.
+    allow_missing : bool
+        Only with `edges="sdmetrics"`: treat missing values as sdmetrics does.
+        Correlations use the rows that show both columns; a missing category is one
+        more level; a missing number, paired with a category, counts as the maximum.
 
     Returns
     -------
     Score
         The table has one line per pair: `first`, `second`, `kind`, `score`, and for
-        two numeric columns their correlations `real` and `synthetic`. A single column
-        has no pairs; the value is then NaN. So is the score of two numeric columns that
-        are never seen together; the mean leaves it out.
+        two numeric columns their correlations `real` and `synthetic`. The value is NaN
+        for a single column. Two numeric columns that are never observed together have
+        score NaN, and the mean leaves them out.
 
     Examples
     --------
@@ -278,28 +264,26 @@ def trend(
     2     y      z    mixed    0.0   NaN        NaN
     """
     if edges not in ("real", "sdmetrics"):
+        raise UsageError(f"edges must be 'real' or 'sdmetrics', got {edges!r}")
+    if allow_missing and edges == "real":
         raise UsageError(
-            f"`edges` is 'real' or 'sdmetrics', not {edges!r}; choose one of them."
-        )
-    if holes and edges == "real":
-        raise UsageError(
-            "`holes` repeats what sdmetrics makes of missing values, but `edges` is "
-            "'real'; pass edges='sdmetrics', or score with `incomplete.remasked`."
+            "allow_missing=True needs edges='sdmetrics', got 'real'; use "
+            "`incomplete.compare_remasked` to score an incomplete table"
         )
     tables = {"real": real, "synthetic": synthetic}
     check_tables(tables, numeric, categorical)
-    values = {name: _numbers(tables, name, holes) for name in numeric}
+    values = {name: _numbers(tables, name, allow_missing) for name in numeric}
     coded: dict[str, tuple[Codes, Codes, int]] = {}
     for name, (r, s) in values.items():
         coded[name] = (*binned(r, s, edges), BINS + 2)
     for name in categorical:
-        codes, n_levels = _level_codes(tables, name, holes)
+        codes, n_levels = _codes(tables, name, allow_missing)
         a, b = (np.where(c < 0, n_levels, c) for c in codes)
-        coded[name] = (a, b, n_levels + holes)
+        coded[name] = (a, b, n_levels + allow_missing)
 
     lines: list[tuple[str, str, str, float, float, float]] = []
-    rho_real = _pearson_where_seen([r for r, _ in values.values()])
-    rho_synthetic = _pearson_where_seen(
+    rho_real = _pearson_pairwise([r for r, _ in values.values()])
+    rho_synthetic = _pearson_pairwise(
         [clipped(r, s) if edges == "real" else s for r, s in values.values()]
     )
     for i, j in combinations(range(len(numeric)), 2):
@@ -316,6 +300,6 @@ def trend(
     table = pd.DataFrame(
         lines, columns=["first", "second", "kind", "score", "real", "synthetic"]
     )
-    # Of no pairs at all, pandas would make a column of objects.
+    # Without any pair, pandas would make a column of objects.
     table["score"] = table["score"].to_numpy(dtype=np.float64)
     return Score(float(table["score"].mean()), table)

@@ -1,90 +1,79 @@
-"""Held-out cells: whether conditional draws are honest about what they do not know.
+"""Held-out cells: whether imputations have the right uncertainty.
 
-Without a complete truth one can still hide cells that were observed, let a model draw
-them, and compare. `hide` makes the holes, the model draws each of them m times, and
-`calibration` scores the draws:
+Without a complete truth you can still hide observed cells, let a model draw them, and
+compare. `hide` hides the cells, the model draws each of them m times, and `calibration`
+scores the draws:
 
-* a rank u in (0, 1) per cell, uniform for any m if the draws come from the law of the
-  truth. For a number it is the randomised PIT: where the truth lies among its draws.
-  For a level it is how common its level is among truth and draws together, the most
-  common first. Coverage is read off the ranks: the share of numbers with
+* a rank u in (0, 1) per cell, uniform for any m if truth and draws have the same
+  distribution. For a number it is the randomised PIT, the rank of the truth among its
+  draws. For a level it is the rank of its frequency among truth and draws together,
+  the most frequent first. Coverage follows from the ranks: the share of numbers with
   |u - 1/2| <= c/2 (the central interval), the share of levels with u <= c (the set of
-  most common levels). Draws that are too sure of themselves leave it below c.
+  most frequent levels). Overconfident draws have coverage below the nominal c.
 * a proper score, which also rewards sharp draws: CRPS for numbers and Brier score for
-  levels, both in the fair version that has no bias from few draws, and the log score.
+  levels, both in the fair version without bias from few draws, and the log score.
 
-The floor is the same score for draws from the observed values of the column: a model
-that does not beat it learned nothing about the row.
+The reference is the same score for draws from the observed values of the column: a
+model that does not beat it learned nothing from the rest of the row.
 
-Hidden cells are chosen at random among the observed ones. The result therefore speaks
-for cells like those that were observed; that the same holds in real holes is the MAR
-assumption, which no score can check.
+Hidden cells are chosen at random among the observed ones, so the result is about cells
+like those. That missing cells are similar is the MAR assumption, which no score checks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from augmask.augmentation import Augmenter, resolve_augmenter
 from augmask.errors import DataError, UsageError
-from augmask.evaluation.columns import (
+from augmask.evaluation.tables import (
     Codes,
     Floats,
+    Tables,
     check_tables,
     level_codes,
     numbers,
 )
-from augmask.missing.model import with_holes
+from augmask.missing.model import with_missing
+from augmask.progress import Progress
+from augmask.rng import stream
+from augmask.table.codec import Codec
 
 NOMINAL = (0.5, 0.8, 0.9, 0.95)
 PIT_BINS = 10
-# Values that stay in every column, so that there is something to learn it from.
-KEPT = 2
-
-MEANING: Mapping[str, str] = MappingProxyType(
-    {
-        "coverage": (
-            "Share of hidden cells inside the model's intervals (numbers) or sets "
-            "(levels). Should equal the nominal level; below it the draws are too "
-            "sure. Drawing from the whole column is also calibrated, so read it with "
-            "the skill."
-        ),
-        "skill": (
-            "1 - score / score of draws from the column's observed values. 0: the rest "
-            "of the row was of no use. 1 is out of reach unless the row tells the "
-            "cell exactly."
-        ),
-        "pit": (
-            "Ranks of the truth among its draws. Flat is calibrated; a U for numbers, "
-            "or a rise to the right for levels, means draws that are too narrow."
-        ),
-    }
-)
+# Observed values that every column keeps, so that a model can learn it.
+MIN_OBSERVED = 2
+# Cells that `held_out_cells` hides, and how often it draws each of them.
+HIDDEN_SHARE = 0.1
+N_DRAWS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How honest and how sharp draws for hidden cells are.
+    """How calibrated and how sharp draws for hidden cells are.
 
     Parameters
     ----------
     coverage : pandas.DataFrame
-        One line per kind and level: `kind`, `nominal`, `found`, `cells` and
-        `standard_error` (as if cells were independent).
+        One line per kind and confidence: `kind`, `nominal`, `coverage`, `cells` and
+        `standard_error` (as if cells were independent). Draws from the whole column
+        are calibrated too, so look at the skill as well.
     columns : pandas.DataFrame
         One line per column with hidden cells: `column`, `kind`, `cells`, `measure`
-        ("crps" or "brier", smaller is better), `score`, `reference` (its floor),
-        `skill`, for levels also `log_score` and `log_reference`, and `coverage_50` to
-        `coverage_95`. Few draws make the log score worse, so it can lie above its
-        reference by that alone; the other scores are free of it.
+        ("crps" or "brier", smaller is better), `score`, `reference`, `skill` (1 -
+        score / reference), for levels also `log_score` and `log_reference`, and
+        `coverage_50` to `coverage_95`. Few draws make the log score worse, so that it
+        can exceed its reference for this reason alone; the other scores are unbiased.
     pit : pandas.DataFrame
-        Share of the ranks in each tenth of (0, 1), one line per column.
+        Share of the ranks in each tenth of (0, 1), one line per column. Flat is
+        calibrated; a U for numbers, or a rise to the right for levels, means draws
+        that are too narrow.
     n_draws : int
     """
 
@@ -107,44 +96,43 @@ def hide(
     Parameters
     ----------
     frame : pandas.DataFrame
-        With or without holes; it is not changed.
+        Complete or not; it is not changed.
     share : float
         Above 0 and below 1. Every column keeps at least two observed values.
     rng : numpy.random.Generator
 
     Returns
     -------
-    holed : pandas.DataFrame
-        The table with more holes, to be fitted on.
+    masked : pandas.DataFrame
+        The table without the hidden cells, to fit a model on.
     hidden : pandas.DataFrame of bool
         True where a value was hidden.
 
     Examples
     --------
     >>> table = pd.DataFrame({"a": [1.0, None, 3.0, 4.0, 5.0, 6.0]})
-    >>> holed, hidden = hide(table, 0.4, np.random.default_rng(0))
-    >>> int(holed["a"].isna().sum()), int(hidden["a"].sum()), bool(hidden["a"][1])
+    >>> masked, hidden = hide(table, 0.4, np.random.default_rng(0))
+    >>> int(masked["a"].isna().sum()), int(hidden["a"].sum()), bool(hidden["a"][1])
     (3, 2, False)
     """
     if not 0 < share < 1:
         raise UsageError(
-            f"`share` is the share of observed cells to hide and lies between 0 and 1, "
-            f"got {share!r}"
+            f"the share of cells to hide must be between 0 and 1, got {share!r}"
         )
     observed = frame.notna().to_numpy()
     hidden = np.zeros(frame.shape, dtype=bool)
     for j in range(frame.shape[1]):
         rows = np.flatnonzero(observed[:, j])
-        count = max(min(round(share * len(rows)), len(rows) - KEPT), 0)
+        count = max(min(round(share * len(rows)), len(rows) - MIN_OBSERVED), 0)
         hidden[rng.choice(rows, count, replace=False), j] = True
     return (
-        with_holes(frame, ~hidden),
+        with_missing(frame, ~hidden),
         pd.DataFrame(hidden, index=frame.index, columns=frame.columns),
     )
 
 
 def _ranks(before: Floats, ties: Floats, m: int, rng: np.random.Generator) -> Floats:
-    """Return u: `before` draws come first, `ties` are equal, the rest comes after."""
+    """Return u for the number of draws ranked before the truth, and tied with it."""
     u = (before + rng.random(len(before)) * (ties + 1)) / (m + 1)
     return np.asarray(u, dtype=np.float64)
 
@@ -160,14 +148,14 @@ def _crps(y: Floats, draws: Floats) -> Floats:
 
 
 def _crps_of_column(y: Floats, values: Floats) -> Floats:
-    """Return the same for draws from the values of a column, without drawing them."""
+    """Return the CRPS of draws from the values of a column, in closed form."""
     x = np.sort(values)
     n = len(x)
     sums = np.append(0.0, np.cumsum(x))
     below = np.searchsorted(x, y, side="right")
     distance = y * (2 * below - n) - 2 * sums[below] + sums[-1]
-    spread = x @ (2.0 * np.arange(n) - n + 1) / (n * (n - 1)) if n > 1 else 0.0
-    return np.asarray(distance / n - spread, dtype=np.float64)
+    pairs = x @ (2.0 * np.arange(n) - n + 1) / (n * (n - 1)) if n > 1 else 0.0
+    return np.asarray(distance / n - pairs, dtype=np.float64)
 
 
 def _numeric(
@@ -177,12 +165,12 @@ def _numeric(
     below = (draws < y[:, None]).sum(axis=1)
     equal = (draws == y[:, None]).sum(axis=1)
     u = _ranks(below, equal, m, rng)
-    found = {
+    scores = {
         "measure": "crps",
         "score": float(_crps(y, draws).mean()),
         "reference": float(_crps_of_column(y, column).mean()),
     }
-    return found, u
+    return scores, u
 
 
 def _categorical(
@@ -192,9 +180,9 @@ def _categorical(
     cells = np.arange(n)
     counts = np.zeros((n, n_levels))
     np.add.at(counts, (cells[:, None], draws), 1)
-    # One row in hand for every level, so that an unseen one has some probability.
-    seen = np.bincount(column, minlength=n_levels) + 1.0
-    marginal = np.asarray(seen / seen.sum(), dtype=np.float64)
+    # Add-one smoothing, so that an unseen level has a positive probability.
+    frequency = np.bincount(column, minlength=n_levels) + 1.0
+    marginal = np.asarray(frequency / frequency.sum(), dtype=np.float64)
     smoothed = (counts + marginal) / (m + 1)
 
     def brier(p: Floats) -> Floats:
@@ -202,25 +190,25 @@ def _categorical(
         return np.asarray((p**2).sum(axis=-1) - 2 * chosen + 1, dtype=np.float64)
 
     share = counts / m
-    # m draws scatter around their law, which adds Σ p(1-p)/m; this takes it out again.
-    scatter = (share * (1 - share)).sum(axis=1) / (m - 1)
+    # The variance of m draws adds Σ p(1-p)/m; subtract its unbiased estimate.
+    variance = (share * (1 - share)).sum(axis=1) / (m - 1)
 
-    # Truth and draws are m + 1 equals; each is as common as its level among them all.
-    common = counts.copy()
-    common[cells, y] += 1
-    of_draws = np.take_along_axis(common, draws, axis=1)
-    of_truth = common[cells, y][:, None]
+    # Truth and draws are m + 1 exchangeable values, each as frequent as its level.
+    frequent = counts.copy()
+    frequent[cells, y] += 1
+    of_draws = np.take_along_axis(frequent, draws, axis=1)
+    of_truth = frequent[cells, y][:, None]
     u = _ranks(
         (of_draws > of_truth).sum(axis=1), (of_draws == of_truth).sum(axis=1), m, rng
     )
-    found = {
+    scores = {
         "measure": "brier",
-        "score": float((brier(share) - scatter).mean()),
+        "score": float((brier(share) - variance).mean()),
         "reference": float(brier(marginal).mean()),
         "log_score": float(-np.log(smoothed[cells, y]).mean()),
         "log_reference": float(-np.log(marginal[y]).mean()),
     }
-    return found, u
+    return scores, u
 
 
 def _inside(kind: str, u: Floats, nominal: float) -> npt.NDArray[np.bool_]:
@@ -234,18 +222,19 @@ def _check(
 ) -> None:
     if len(draws) < 2:
         raise UsageError(
-            f"Calibration needs at least 2 draws of every hidden cell, got "
-            f"{len(draws)}; 20 or more give useful intervals."
+            f"calibration needs at least 2 draws of every hidden cell, got "
+            f"{len(draws)}; pass 20 or more for useful intervals"
         )
     for i, frame in enumerate(draws):
         if len(frame) != len(truth):
             raise DataError(
-                f"A draw has the rows of the real table, {len(truth)}, but draw {i} "
-                f"has {len(frame)}; pass completed copies of the table."
+                f"draw {i} has {len(frame)} rows, not {len(truth)} as the real table; "
+                "pass completed copies of the table"
             )
     if len(hidden) != len(truth):
         raise UsageError(
-            f"`hidden` has the rows of the real table, {len(truth)}, got {len(hidden)}"
+            f"`hidden` must have the {len(truth)} rows of the real table, got "
+            f"{len(hidden)}"
         )
 
 
@@ -258,7 +247,7 @@ def calibration(
     *,
     rng: np.random.Generator,
 ) -> Calibration:
-    """Score draws for cells whose truth is known.
+    """Score draws for hidden cells whose true values are known.
 
     Parameters
     ----------
@@ -267,11 +256,11 @@ def calibration(
     hidden : pandas.DataFrame of bool
         What `hide` returned.
     draws : sequence of pandas.DataFrame
-        Completed copies of the table, row by row, each with its own draw in the hidden
-        cells: from `augment` with several seeds, or a model's imputations. Two at
-        least; 20 or more give useful intervals.
+        Completed copies of the table, each with another draw of the hidden cells: from
+        `augment` with several seeds, or a model's imputations. At least two; 20 or
+        more give useful intervals.
     numeric, categorical : sequence of str
-        The columns to score; one without hidden cells is passed over.
+        The columns to score; those without hidden cells are skipped.
     rng : numpy.random.Generator
         Breaks ties between truth and draws.
 
@@ -287,8 +276,8 @@ def calibration(
     >>> _, hidden = hide(truth, 0.5, rng)
     >>> draws = [truth.assign(y=x + 0.5 * rng.normal(size=2000)) for _ in range(20)]
     >>> result = calibration(truth, hidden, draws, ["y"], [], rng=rng)
-    >>> found = result.coverage["found"] - result.coverage["nominal"]
-    >>> bool(found.abs().max() < 0.05)
+    >>> gap = result.coverage["coverage"] - result.coverage["nominal"]
+    >>> bool(gap.abs().max() < 0.05)
     True
     >>> 0.4 < result.skill < 0.7
     True
@@ -306,8 +295,8 @@ def calibration(
         rest = truth[name].notna().to_numpy() & ~cells
         if not rest.any():
             raise DataError(
-                f"The reference is drawn from cells that were not hidden, but column "
-                f"{name!r} has none; hide fewer."
+                f"column {name!r} has no observed cells left to draw the reference "
+                "from; hide fewer"
             )
         parts = {
             "observed": truth.loc[rest, [name]],
@@ -322,12 +311,12 @@ def calibration(
             (codes, y_codes, *more), levels, _ = level_codes(parts, name)
             stacked = np.stack(more, axis=1)
             line, u = _categorical(y_codes, stacked, codes, len(levels), rng)
-        score, floor = line["score"], line["reference"]
+        score, reference = line["score"], line["reference"]
         covered = {
             f"coverage_{round(100 * c)}": float(_inside(kind, u, c).mean())
             for c in NOMINAL
         }
-        skill = 1 - score / floor if floor else 0.0
+        skill = 1 - score / reference if reference else 0.0
         head = {"column": name, "kind": kind, "cells": int(cells.sum())}
         lines.append({**head, **line, "skill": skill, **covered})
         ranks[kind].append(u)
@@ -335,21 +324,64 @@ def calibration(
         histograms[name] = histogram / len(u)
     if not lines:
         raise DataError(
-            "Calibration needs hidden cells, but none of the named columns has one; "
-            "call `hide` first."
+            "none of the named columns has hidden cells to score; call `hide` first"
         )
     coverage = []
-    for kind, found in ranks.items():
-        u = np.concatenate(found) if found else np.zeros(0)
-        for c in NOMINAL if found else ():
+    for kind, of_kind in ranks.items():
+        if not of_kind:
+            continue
+        u = np.concatenate(of_kind)
+        for c in NOMINAL:
             error = float(np.sqrt(c * (1 - c) / len(u)))
             coverage.append((kind, c, _inside(kind, u, c).mean(), len(u), error))
     edges = np.arange(PIT_BINS) / PIT_BINS
     return Calibration(
         coverage=pd.DataFrame(
-            coverage, columns=["kind", "nominal", "found", "cells", "standard_error"]
+            coverage, columns=["kind", "nominal", "coverage", "cells", "standard_error"]
         ),
         columns=pd.DataFrame(lines),
         pit=pd.DataFrame(histograms, index=edges).T,
         n_draws=len(draws),
     )
+
+
+def augmenter_name(augmenter: str | Augmenter) -> str:
+    """Return the name of an augmenter: as passed, or its class."""
+    return augmenter if isinstance(augmenter, str) else type(augmenter).__name__
+
+
+def held_out_cells(
+    tables: Tables, augmenter: str | Augmenter, seed: int, progress: Progress
+) -> Calibration | None:
+    """Hide observed cells, let an augmenter draw them, and score the draws.
+
+    Only cells of incomplete columns are hidden: others are never augmented. None if
+    these columns have too few values to hide any.
+    """
+    incomplete = [name for name in tables.real if tables.real[name].isna().any()]
+    truth = tables.real[incomplete]
+    rng = stream(seed, "held-out")
+    _, hidden = hide(truth, HIDDEN_SHARE, rng)
+    if not hidden.to_numpy().any():
+        return None
+    observed = pd.DataFrame(True, tables.source.index, tables.source.columns)
+    for column in tables.schema:
+        if column.name in incomplete:
+            observed[column.label] = ~hidden[column.name].to_numpy()
+    source = with_missing(tables.source, observed.to_numpy(dtype=bool))
+    codec = Codec.fit(source, tables.schema)
+    fitted = resolve_augmenter(augmenter).fit(codec.encode(source), rng, progress)
+    draws = []
+    for i in range(N_DRAWS):
+        drawn = fitted.draw(rng)
+        if drawn.layout.reserved:
+            raise UsageError(
+                f"the augmenter {augmenter_name(augmenter)!r} fills categories with a "
+                "placeholder, which held-out cells cannot score; choose another or None"
+            )
+        frame = codec.decode(drawn.num, drawn.cat, rng, derive=False)
+        draws.append(tables.read_like_real(frame, "completed", incomplete))
+        progress("held-out", i + 1, N_DRAWS, {})
+    numeric = [name for name in tables.numeric if name in incomplete]
+    categorical = [name for name in tables.categorical if name in incomplete]
+    return calibration(truth, hidden, draws, numeric, categorical, rng=rng)

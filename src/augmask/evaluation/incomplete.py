@@ -1,22 +1,21 @@
-"""Shape and Trend when the real table has holes and no complete truth exists.
+"""Shape, Trend and C2ST when the real table has missing values.
 
-Complete synthetic rows and the values one happens to observe are not the same thing:
-if the rich do not tell their income (MAR), the right complete table has more high
-incomes than the observed cells, and a plain comparison punishes it. So the holes are
-put back first: learn P(observed | row) from the real table, hide the synthetic cells by
-it, and compare what is left with what was observed. These two should agree.
+Complete synthetic rows and observed values have different distributions: if people with
+a high income do not report it (MAR), the right complete table has more high incomes
+than the observed cells, and a plain comparison punishes it. So re-mask the synthetic
+rows first: learn P(observed | row) from the real table, hide synthetic cells by it, and
+compare what is left with what was observed (`compare_remasked`).
 
-The plain comparison stands beside it. It is not a score: the difference between the
-two is how far the complete rows moved away from the observed values, which is the
-correction for MAR, or a fault. Only the re-masked comparison can tell which.
+No model of P(observed | row) reproduces every missingness pattern, and a classifier
+would tell the tables apart by their patterns alone. `match_missing` therefore pairs the
+rows of two tables and hides in both what is missing in either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError
-from augmask.evaluation.columns import check_tables, level_codes, numbers
 from augmask.evaluation.fidelity import (
     BINS,
     binned,
@@ -33,69 +31,124 @@ from augmask.evaluation.fidelity import (
     pearson,
     tv_distance,
 )
-from augmask.missing.model import MissingModel, with_holes
+from augmask.evaluation.tables import Codes, check_tables, level_codes, numbers
+from augmask.missing.model import MissingModel, with_missing
+from augmask.table.table import BoolArray
 
-Bools = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
 
-COLUMN_LINE = [
-    *("column", "kind", "remasked", "complete"),
-    *("real_rate", "remasked_rate"),
-]
-PAIR_LINE = [
-    *("first", "second", "kind", "rows", "remasked", "complete"),
-    *("real", "rho_remasked", "rho_complete"),
-]
 
-MEANING: Mapping[str, str] = MappingProxyType(
-    {
-        "shape": (
-            "Observed values against synthetic values after the same holes were put "
-            "in. 1 is agreement. It cannot see cells that are always hidden, nor "
-            "holes that depend on the hidden value itself."
-        ),
-        "trend": (
-            "The same for pairs of columns, on rows that show both. 1 is agreement. "
-            "Pairs that are never seen together cannot be scored."
-        ),
-        "shape_complete": (
-            "Observed values against all synthetic values. Not a score: a correct "
-            "table differs here whenever holes depend on other columns. The "
-            "difference to `shape` is the correction for that."
-        ),
-        "trend_complete": (
-            "Pairs of observed values against all synthetic rows. Not a score, as "
-            "`shape_complete`."
-        ),
-        "rate_gap": (
-            "Largest difference between a column's share of holes in the real and in "
-            "the re-masked table. Large if the synthetic rows differ in the columns "
-            "that decide about holes; small says little else."
-        ),
-    }
-)
+def _by_pattern(observed: BoolArray, rows: Codes) -> dict[bytes, list[int]]:
+    """Return the rows of each missingness pattern, in order."""
+    groups: dict[bytes, list[int]] = {}
+    for i in rows:
+        groups.setdefault(observed[i].tobytes(), []).append(int(i))
+    return groups
+
+
+def _paired(first: BoolArray, second: BoolArray, rng: np.random.Generator) -> Codes:
+    """Return pairs of rows [n, 2]: equal patterns first, then similar ones."""
+    n = min(len(first), len(second))
+    a, b = (rng.permutation(len(observed))[:n] for observed in (first, second))
+    groups, others = _by_pattern(first, a), _by_pattern(second, b)
+    pairs: list[tuple[int, int]] = []
+    rest: tuple[list[int], list[int]] = ([], [])
+    for pattern in {**groups, **others}:
+        ours, theirs = groups.get(pattern, []), others.get(pattern, [])
+        pairs += zip(ours, theirs, strict=False)
+        both = min(len(ours), len(theirs))
+        rest[0].extend(ours[both:])
+        rest[1].extend(theirs[both:])
+    if rest[0]:
+        # The last key leads: columns that about half of the rows lack. Sorted so,
+        # similar patterns end up next to each other.
+        rate = np.concatenate([first, second]).mean(axis=0)
+        order = np.argsort(rate * (1 - rate), kind="stable")
+        rows = [
+            np.asarray(part)[np.lexsort(observed[part][:, order].T)]
+            for part, observed in zip(rest, (first, second), strict=True)
+        ]
+        pairs += zip(*rows, strict=True)
+    return np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def match_missing(
+    first: pd.DataFrame, second: pd.DataFrame, rng: np.random.Generator
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return equally many rows of both tables, with the same missing cells per pair.
+
+    Missing values then carry no information about the table. Rows of similar patterns
+    are paired, so that few more cells have to be hidden.
+
+    Parameters
+    ----------
+    first, second : pandas.DataFrame
+        With the same columns. Rows of the longer table are left out at random.
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> first = pd.DataFrame({"a": [1.0, None, 3.0], "b": [1.0, 2.0, 3.0]})
+    >>> second = pd.DataFrame({"a": [4.0, 5.0], "b": [None, 6.0]})
+    >>> left, right = match_missing(first, second, np.random.default_rng(0))
+    >>> len(left), left.isna().equals(right.isna())
+    (2, True)
+    """
+    names = list(first.columns)
+    observed = [frame[names].notna().to_numpy() for frame in (first, second)]
+    if all(mask.all() for mask in observed) and len(first) == len(second):
+        return first, second
+    pairs = _paired(observed[0], observed[1], rng)
+    both = observed[0][pairs[:, 0]] & observed[1][pairs[:, 1]]
+    matched = [
+        with_missing(frame[names].iloc[pairs[:, k]].reset_index(drop=True), both)
+        for k, frame in enumerate((first, second))
+    ]
+    return matched[0], matched[1]
+
+
+class KnownMask(MissingModel):
+    """Re-mask rows with the missing values that they had before they were filled.
+
+    Parameters
+    ----------
+    rows : pandas.DataFrame
+        The rows before they were filled.
+    """
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.columns_ = rows.columns
+        self.mask = rows.notna().to_numpy()
+
+    def observed(self, rows: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
+        """Return which cells the rows had; this is not random."""
+        del rng
+        if len(rows) != len(self.mask):
+            raise ValueError(f"{len(rows)=} differs from {len(self.mask)=}")
+        return np.asarray(self.mask)
 
 
 @dataclass(frozen=True, eq=False)
-class Remasked:
-    """Observed values against synthetic ones, with and without the holes.
+class RemaskedScores:
+    """Observed values against synthetic ones, re-masked and complete.
 
     Parameters
     ----------
     shape, trend : float
         Mean agreement of columns and of pairs after re-masking; these are the scores.
     shape_complete, trend_complete : float
-        The same against the complete synthetic rows; for the difference only.
+        The same against the complete synthetic rows. Not scores: the difference is how
+        far complete rows differ from observed values, rightly so under MAR.
     rate_gap : float
-        Largest difference between the rates of holes of a column.
+        Largest difference between the missing rates of a column.
     columns : pandas.DataFrame
-        One line per column: `column`, `kind`, `remasked`, `complete`, the rates of
-        holes `real_rate` and `remasked_rate`.
+        One line per column: `column`, `kind`, `remasked`, `complete`, and the missing
+        rates `real_rate` and `remasked_rate`.
     pairs : pandas.DataFrame
         One line per pair: `first`, `second`, `kind`, `rows` (real rows that show
         both), `remasked`, `complete`; for two numeric columns the correlations `real`,
-        `rho_remasked`, `rho_complete`, synthetic numbers beyond the observed range
-        taken for its ends, as in `fidelity.trend`.
+        `rho_remasked`, `rho_complete`, with synthetic numbers clipped to the observed
+        range as in `fidelity.trend`.
     frame : pandas.DataFrame
         The re-masked synthetic table.
     """
@@ -109,17 +162,10 @@ class Remasked:
     pairs: pd.DataFrame
     frame: pd.DataFrame
 
-    def to_frame(self) -> pd.DataFrame:
-        """Return one line per number: `name`, `value` and what it can tell."""
-        return pd.DataFrame(
-            [(name, getattr(self, name), text) for name, text in MEANING.items()],
-            columns=["name", "value", "meaning"],
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """A column of both tables; whatever stands in the holes is not to be read."""
+    """A column of both tables; values where `real_observed` is False are undefined."""
 
     kind: str
     real: Values
@@ -128,74 +174,75 @@ class _Column:
     real_codes: Values
     synthetic_codes: Values
     n_codes: int
-    real_seen: Bools
-    synthetic_seen: Bools
+    real_observed: BoolArray
+    remasked: BoolArray
 
 
 def _column(
-    real: pd.DataFrame, synthetic: pd.DataFrame, name: str, numeric: bool, seen: Bools
+    real: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    name: str,
+    numeric: bool,
+    remasked: BoolArray,
 ) -> _Column:
-    real_seen = real[name].notna().to_numpy()
-    if not real_seen.any():
+    observed = real[name].notna().to_numpy()
+    if not observed.any():
         raise DataError(
-            f"A column to be compared has observed values, but {name!r} of the real "
-            "table has none; leave it out."
+            f"column {name!r} of the real table has no observed values; leave it out"
         )
-    tables = {"real": real.loc[real_seen, [name]], "synthetic": synthetic[[name]]}
+    tables = {"real": real.loc[observed, [name]], "synthetic": synthetic[[name]]}
     r: Values
     s: Values
     within: Values
     if numeric:
         r, s = numbers(tables, name)
         r_codes, s_codes = binned(r, s, "real")
-        within = clipped(r, s)
-        n_codes = BINS + 2
+        within, n_codes = clipped(r, s), BINS + 2
     else:
         (r_codes, s_codes), levels, _ = level_codes(tables, name)
         r, s, within, n_codes = r_codes, s_codes, s_codes, len(levels)
 
-    def spread(values: Values) -> Values:
-        whole = np.zeros(len(real), dtype=values.dtype)
-        whole[real_seen] = values
-        return whole
+    def at_rows(values: Values) -> Values:
+        every = np.zeros(len(real), dtype=values.dtype)
+        every[observed] = values
+        return every
 
     kind = "numeric" if numeric else "categorical"
-    return _Column(
-        kind, spread(r), s, within, spread(r_codes), s_codes, n_codes, real_seen, seen
-    )
+    codes = at_rows(r_codes), s_codes, n_codes
+    return _Column(kind, at_rows(r), s, within, *codes, observed, remasked)
 
 
-def _alone(column: _Column, seen: Bools) -> float:
-    """Return the agreement of one column with the synthetic cells `seen`."""
-    if not seen.any():
+def _column_score(column: _Column, rows: BoolArray) -> float:
+    """Return the agreement of one column with some synthetic rows."""
+    if not rows.any():
         return np.nan
     if column.kind == "numeric":
-        real = column.real[column.real_seen]
-        return 1 - ks_distance(real, column.synthetic[seen])
-    real = column.real_codes[column.real_seen]
-    return 1 - tv_distance(real, column.synthetic_codes[seen], column.n_codes)
+        real = column.real[column.real_observed]
+        return 1 - ks_distance(real, column.synthetic[rows])
+    real = column.real_codes[column.real_observed]
+    return 1 - tv_distance(real, column.synthetic_codes[rows], column.n_codes)
 
 
 def _rho(a: Values, b: Values) -> float:
     return float(pearson([a, b])[0, 1])
 
 
-def _pair(
-    a: _Column, b: _Column, real: Bools, seen: Bools
+def _pair_score(
+    a: _Column, b: _Column, real: BoolArray, rows: BoolArray
 ) -> tuple[float, float, float]:
-    """Return agreement and both correlations of a pair on the rows given."""
-    if not real.any() or not seen.any():
+    """Return agreement and both correlations of a pair on some rows of each table."""
+    if not real.any() or not rows.any():
         return np.nan, np.nan, np.nan
     if a.kind == b.kind == "numeric":
         rho = _rho(a.real[real], b.real[real])
-        rho_synthetic = _rho(a.synthetic_clipped[seen], b.synthetic_clipped[seen])
+        rho_synthetic = _rho(a.synthetic_clipped[rows], b.synthetic_clipped[rows])
         return 1 - abs(rho - rho_synthetic) / 2, rho, rho_synthetic
     cells = a.real_codes[real] * b.n_codes + b.real_codes[real]
-    other = a.synthetic_codes[seen] * b.n_codes + b.synthetic_codes[seen]
+    other = a.synthetic_codes[rows] * b.n_codes + b.synthetic_codes[rows]
     return 1 - tv_distance(cells, other, a.n_codes * b.n_codes), np.nan, np.nan
 
 
-def remasked(
+def compare_remasked(
     real: pd.DataFrame,
     synthetic: pd.DataFrame,
     numeric: Sequence[str],
@@ -203,36 +250,36 @@ def remasked(
     *,
     rng: np.random.Generator,
     model: MissingModel | None = None,
-) -> Remasked:
+) -> RemaskedScores:
     """Compare an incomplete real table with complete synthetic rows.
 
     Parameters
     ----------
     real : pandas.DataFrame
-        The table with holes.
+        The table with missing values.
     synthetic : pandas.DataFrame
         Complete rows.
     numeric, categorical : sequence of str
         The columns to compare, as in `fidelity.shape`.
     rng : numpy.random.Generator
-        Draws the holes of the synthetic rows.
+        Samples the missing values of the synthetic rows.
     model : MissingModel, optional
         Fitted on `real` with these columns; by default it is fitted here.
 
     Returns
     -------
-    Remasked
+    RemaskedScores
 
     Notes
     -----
-    The holes are drawn from a model of P(observed | row) that was itself learned from
-    the observed cells. Values that are always hidden again are never judged: where
-    holes follow a rule, the real rows themselves with anything in their holes score
-    nearly 1. So this is a test for generated rows, and `held_out` is the one for fills.
+    The model of P(observed | row) is itself learned from observed cells, and values
+    that are hidden again are never scored. The real rows with any values imputed score
+    nearly 1 if their missingness is deterministic. So use this to score generated rows,
+    and `held_out` to score imputations.
 
     Examples
     --------
-    High earners, who are older, tend not to say what they earn:
+    High earners, who are older, tend not to report what they earn:
 
     >>> rng = np.random.default_rng(0)
     >>> def people(n):
@@ -240,7 +287,7 @@ def remasked(
     ...     return pd.DataFrame({"age": age, "income": age + rng.normal(size=n)})
     >>> real, synthetic = people(5000), people(5000)
     >>> real.loc[rng.random(5000) < 1 / (1 + np.exp(-2 * real["age"])), "income"] = None
-    >>> result = remasked(real, synthetic, ["age", "income"], [], rng=rng)
+    >>> result = compare_remasked(real, synthetic, ["age", "income"], [], rng=rng)
     >>> result.columns.round(1)[["column", "remasked", "complete"]]
        column  remasked  complete
     0     age       1.0       1.0
@@ -250,41 +297,41 @@ def remasked(
     names = [*numeric, *categorical]
     if model is None:
         model = MissingModel().fit(real[names], numeric)
-    drawn = pd.DataFrame(model.observed(synthetic, rng), columns=model.columns_)
-    observed = drawn[names].to_numpy()
+    sampled = pd.DataFrame(model.draw_mask(synthetic, rng), columns=model.columns_)
+    observed = sampled[names].to_numpy()
     columns = {
         name: _column(real, synthetic, name, name in numeric, observed[:, j])
         for j, name in enumerate(names)
     }
     every = np.ones(len(synthetic), dtype=bool)
     lines = [
-        (
-            name,
-            column.kind,
-            _alone(column, column.synthetic_seen),
-            _alone(column, every),
-            1 - column.real_seen.mean(),
-            1 - column.synthetic_seen.mean(),
-        )
+        {
+            "column": name,
+            "kind": column.kind,
+            "remasked": _column_score(column, column.remasked),
+            "complete": _column_score(column, every),
+            "real_rate": 1 - column.real_observed.mean(),
+            "remasked_rate": 1 - column.remasked.mean(),
+        }
         for name, column in columns.items()
     ]
-    table = pd.DataFrame(
-        lines,
-        columns=COLUMN_LINE,
-    )
+    table = pd.DataFrame(lines)
     pairs = []
     for (first, a), (second, b) in combinations(columns.items(), 2):
-        both = a.real_seen & b.real_seen
-        score, rho, after = _pair(a, b, both, a.synthetic_seen & b.synthetic_seen)
-        plain, _, before = _pair(a, b, both, every)
+        both = a.real_observed & b.real_observed
+        score, rho, after = _pair_score(a, b, both, a.remasked & b.remasked)
+        plain, _, before = _pair_score(a, b, both, every)
         kind = a.kind if a.kind == b.kind else "mixed"
         line = (first, second, kind, both.sum(), score, plain, rho, after, before)
         pairs.append(line)
     pair_table = pd.DataFrame(
         pairs,
-        columns=PAIR_LINE,
+        columns=[
+            *("first", "second", "kind", "rows", "remasked", "complete"),
+            *("real", "rho_remasked", "rho_complete"),
+        ],
     ).astype({"remasked": np.float64, "complete": np.float64})
-    return Remasked(
+    return RemaskedScores(
         shape=float(table["remasked"].mean()),
         trend=float(pair_table["remasked"].mean()),
         shape_complete=float(table["complete"].mean()),
@@ -292,5 +339,5 @@ def remasked(
         rate_gap=float((table["real_rate"] - table["remasked_rate"]).abs().max()),
         columns=table,
         pairs=pair_table,
-        frame=with_holes(synthetic[names], observed),
+        frame=with_missing(synthetic[names], observed),
     )

@@ -1,26 +1,25 @@
-"""Signs that synthetic rows copy the rows they were learned from.
+"""Signs that synthetic rows copy the rows that the generator was trained on.
 
-Every number sets the training rows against as many real rows that the generator never
-saw (the holdout). Both come from the same population, so whatever differs between them
-comes from training:
+Every measure compares the training rows with as many real rows that the generator never
+saw (the holdout). Both come from the same population, so that a difference comes from
+training:
 
 * DCR share: how often a synthetic row is nearer to a training row than to a holdout
   row, ties counting half; 0.5 without copying.
 * Copies: the share of synthetic rows that equal a training row, and a holdout row.
 * NNDR: distance to the nearest real row over distance to the second nearest. A copy
   has 0; the lowest twentieth is compared, training over holdout.
-* Membership attack: guess that a record was trained on when a synthetic row is near.
-  Its AUC, and the training rows it finds when it may accuse 1 % of the holdout.
-* β-recall beyond that of the holdout: covering training rows better than other real
-  rows do.
+* Membership inference attack (MIA): claim that a record was trained on if a synthetic
+  row is near. Its AUC, and its true-positive rate at a false-positive rate of 1 %.
+* β-recall excess: covering training rows better than holdout rows do.
 
-Distances are Gower's (see `gower`). When cells were hidden from the generator, DCR
-share, copies and attack are also taken on the cells that it saw, because unseen cells
-are noise that hides a copy. Each training row is then paired at random with a holdout
-row, both are measured on the cells that both have, and the share counts the pairs in
-which the training row is nearer to the synthetic table. With a holdout that has holes
-of its own, made as those of the training rows, this is fair whatever made them; with a
-complete holdout it is fair for holes that do not depend on the values.
+Distances are Gower's (see `neighbours`). When the training rows have missing values,
+DCR share, copies and MIA are computed on observed cells, because cells that the
+generator never saw would hide a copy. Each training row is then paired at random with a
+holdout row, both are measured on the cells that both have, and the share counts the
+pairs in which the training row is nearer to the synthetic table. This is fair for any
+missingness mechanism if the holdout has missing values of the same mechanism; with a
+complete holdout it is fair under MCAR.
 
 None of this is a guarantee. A clean result means that these attacks found nothing.
 """
@@ -28,17 +27,253 @@ None of this is a guarantee. A clean result means that these attacks found nothi
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
+from sklearn.metrics import roc_curve
 
-from augmask.errors import DataError, UsageError
-from augmask.evaluation.columns import Codes, Floats, Frames, check_tables
+from augmask.errors import DataError
 from augmask.evaluation.coverage import alpha_beta
-from augmask.evaluation.gower import Bools, line_up
-from augmask.evaluation.privacy_attacks import Measure, beta_excess, of_cells, of_rows
+from augmask.evaluation.neighbours import (
+    Bools,
+    Neighbours,
+    Points,
+    gower_points,
+    nearest_gower,
+)
+from augmask.evaluation.results import Score
+from augmask.evaluation.tables import Codes, Floats, Frames, check_tables
 from augmask.rng import stream
+
+# Intervals are the usual 95 %. A flag needs three standard errors: there are many
+# measures, and synthetic rows that share a neighbour are not independent.
+Z_INTERVAL = 1.959964
+Z_FLAG = 3.0
+LOW_TAIL = 0.05
+FALSE_POSITIVE_RATE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One measure, its value without copying, its 95 % interval and its meaning."""
+
+    measure: str
+    value: float
+    reference: float
+    low: float = np.nan
+    high: float = np.nan
+    flagged: bool
+    meaning: str
+
+
+def wilson(share: float, n: float, z: float = Z_INTERVAL) -> tuple[float, float]:
+    """Return Wilson's interval for a share of `n` trials."""
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    reach = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    return max(0.0, float(centre - reach)), min(1.0, float(centre + reach))
+
+
+def _exceeds(training: float, holdout: float) -> bool:
+    """Return whether more counts are on the training side than chance allows."""
+    total = training + holdout
+    return total > 0 and wilson(training / total, total, Z_FLAG)[0] > 0.5
+
+
+def _exceeds_alone(training: Bools, holdout: Bools) -> bool:
+    # A row that counts on both sides says nothing about training.
+    return _exceeds(
+        float((training & ~holdout).sum()), float((holdout & ~training).sum())
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _effective_rows(near: Neighbours, other: Neighbours) -> float:
+    """Return how many independent synthetic rows would vary as much as these.
+
+    If training and holdout rows were shuffled, a real row that is the neighbour of c
+    synthetic rows would carry all c of them to the other side. The share then has
+    variance Σ(c - mean c)² / 4 n², where independent rows have 1 / 4 n.
+    """
+    n = len(near.first)
+    tied = (near.first == other.first) / 2
+    counts = [
+        np.bincount(side.index, weight, len(side.back))
+        for side, weight in (
+            (near, np.where(near.first < other.first, 1.0, tied)),
+            (other, np.where(other.first < near.first, 1.0, tied)),
+        )
+    ]
+    pooled = np.concatenate(counts)
+    return n * min(1.0, n / max(float(np.square(pooled - pooled.mean()).sum()), 1.0))
+
+
+def _share_measure(
+    measure: str, share: float, n: float, reference: float, flagged: bool, meaning: str
+) -> Measure:
+    low, high = wilson(share, n)
+    return Measure(
+        measure=measure,
+        value=share,
+        reference=reference,
+        low=low,
+        high=high,
+        flagged=flagged,
+        meaning=meaning,
+    )
+
+
+def _dcr_share(training: Floats, holdout: Floats, n: float, meaning: str) -> Measure:
+    share = float(np.mean(training < holdout) + np.mean(training == holdout) / 2)
+    flagged = wilson(share, n, Z_FLAG)[0] > 0.5
+    meaning = f"{_percent(share)} of the {meaning}; without copying, about half."
+    return _share_measure("dcr_share", share, n, 0.5, flagged, meaning)
+
+
+def _copies(training: Floats, holdout: Floats, meaning: str) -> Measure:
+    share, reference = float((training == 0).mean()), float((holdout == 0).mean())
+    flagged = _exceeds_alone(training == 0, holdout == 0)
+    meaning = meaning.format(_percent(share), _percent(reference))
+    return _share_measure("copies", share, len(training), reference, flagged, meaning)
+
+
+def _nndr(training: Floats, holdout: Floats) -> list[Measure]:
+    value, reference = (float(np.quantile(x, LOW_TAIL)) for x in (training, holdout))
+    # Both zero: equally many copies by chance on either side.
+    ratio = value / reference if reference else (1.0 if value == reference else np.inf)
+    cut = float(np.quantile(np.concatenate([training, holdout]), LOW_TAIL))
+    flagged = _exceeds_alone(training <= cut, holdout <= cut)
+    return [
+        Measure(
+            measure="nndr",
+            value=value,
+            reference=reference,
+            flagged=flagged,
+            meaning=f"One synthetic row in twenty is at most {value:.3f} times as far "
+            "from its nearest training row as from the second nearest; for unseen "
+            f"real rows it is {reference:.3f}. Values near 0 single out one row.",
+        ),
+        Measure(
+            measure="nndr_ratio",
+            value=float(ratio),
+            reference=1.0,
+            flagged=flagged,
+            meaning="NNDR of training rows over that of unseen real rows; clearly "
+            "below 1 means that synthetic rows follow single training rows.",
+        ),
+    ]
+
+
+def _membership_attack(training: Floats, holdout: Floats, cells: str) -> list[Measure]:
+    """Return the success of inferring membership from the nearest distance."""
+    n, m = len(training), len(holdout)
+    score = -np.concatenate([training, holdout])
+    auc = float((rankdata(score)[:n].sum() - n * (n + 1) / 2) / (n * m))
+    error = float(np.sqrt((n + m + 1) / (12 * n * m)))
+    # Interpolation between the steps of the curve decides ties at random.
+    false_positive, true_positive, _ = roc_curve(np.repeat([1, 0], [n, m]), score)
+    tpr = float(np.interp(FALSE_POSITIVE_RATE, false_positive, true_positive))
+    return [
+        Measure(
+            measure="mia_auc",
+            value=auc,
+            reference=0.5,
+            low=max(0.0, auc - Z_INTERVAL * error),
+            high=min(1.0, auc + Z_INTERVAL * error),
+            flagged=auc - Z_FLAG * error > 0.5,
+            meaning="An attacker who ranks records by how near the closest synthetic "
+            f"row is{cells} places a training row above an unseen real row in "
+            f"{_percent(auc)} of pairs; guessing gives half.",
+        ),
+        _share_measure(
+            "mia_tpr",
+            tpr,
+            # Half as many rows, because the threshold varies as much as the share.
+            n / 2,
+            FALSE_POSITIVE_RATE,
+            _exceeds(tpr * n, FALSE_POSITIVE_RATE * m),
+            f"The same attack finds {_percent(tpr)} of the training rows at "
+            f"{_percent(FALSE_POSITIVE_RATE)} false positives; guessing finds "
+            f"{_percent(FALSE_POSITIVE_RATE)}.",
+        ),
+    ]
+
+
+def _nndr_values(near: Neighbours) -> Floats:
+    """Return first / second distance, 1 for rows with two equal neighbours."""
+    one = np.ones_like(near.first)
+    return np.divide(near.first, near.second, out=one, where=near.second > 0)
+
+
+def _beta_excess(beta: Score, holdout: Score, n: int) -> Measure:
+    """Return the β-recall of `n` training rows beyond that of the holdout."""
+    # The last point of the curve is the share of covered rows, a plain proportion.
+    covered = [float(score.table["recall"].iloc[-1]) for score in (beta, holdout)]
+    error = np.sqrt(sum(share * (1 - share) for share in covered) / n)
+    excess = beta.value - holdout.value
+    return Measure(
+        measure="beta_excess",
+        value=excess,
+        reference=0.0,
+        flagged=bool(covered[0] - covered[1] > Z_FLAG * error and excess > 0),
+        meaning=f"β-recall is {beta.value:.3f}, and {holdout.value:.3f} for unseen "
+        "real rows. More than that is not quality: it takes copies.",
+    )
+
+
+def row_measures(synthetic: Points, training: Points, holdout: Points) -> list[Measure]:
+    """Return the measures of distances between complete rows."""
+    near, other = (nearest_gower(synthetic, base) for base in (training, holdout))
+    return [
+        _dcr_share(
+            near.first,
+            other.first,
+            _effective_rows(near, other),
+            "synthetic rows are nearer to a training row than to an unseen real row",
+        ),
+        _copies(
+            near.first,
+            other.first,
+            "{} of the synthetic rows equal a training row, and {} equal an unseen "
+            "real row, which is what chance alone gives.",
+        ),
+        *_nndr(_nndr_values(near), _nndr_values(other)),
+        *_membership_attack(near.back, other.back, ""),
+    ]
+
+
+def cell_measures(
+    synthetic: Points, training: Points, holdout: Points
+) -> list[Measure]:
+    """Return the measures for incomplete rows, with names ending in ``_observed``.
+
+    Row i of both sides has the same cells, and each real row looks for its nearest
+    synthetic row. The other way round, the nearest real rows would be those with
+    hardly any cells to differ in.
+    """
+    near, other = (nearest_gower(synthetic, base).back for base in (training, holdout))
+    measures = [
+        _dcr_share(
+            near,
+            other,
+            len(near),
+            "training rows have a nearer synthetic row, on their observed cells, than "
+            "an unseen real row has on the same cells",
+        ),
+        _copies(
+            near,
+            other,
+            "{} of the training rows have a synthetic row that equals all cells "
+            "compared (those that both rows of a pair have), and {} of the unseen real "
+            "rows, which is what chance alone gives.",
+        ),
+        *_membership_attack(near, other, " on the observed cells"),
+    ]
+    return [replace(m, measure=f"{m.measure}_observed") for m in measures]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +283,15 @@ class Privacy:
     Parameters
     ----------
     value : float
-        The DCR share: of complete rows, or of observed cells if there are no complete
-        rows; 0.5 without copying.
+        The DCR share, of complete rows or of observed cells; 0.5 without copying.
     table : pandas.DataFrame
-        One line per measure: `measure`, `value`, `reference` (what the holdout has, or
-        what a table without copies would have), `low` and `high` (95 % interval of the
-        value, where there is one), `flagged`, and `meaning` in plain words.
+        One line per measure: `measure`, `value`, `reference` (the holdout, or the
+        value without copies), `low` and `high` (95 % interval, where there is one),
+        `flagged`, and `meaning` in plain words.
     rows : dict of str to int
         Rows used of the `real`, `holdout` and `synthetic` table.
     note : str
-        What was left out, and what the numbers cannot promise.
+        Which rows were left out, and what the numbers cannot promise.
     """
 
     value: float
@@ -77,38 +311,20 @@ def _pick(frame: pd.DataFrame, rows: int, rng: np.random.Generator) -> Codes:
     return np.sort(rng.choice(len(frame), rows, replace=False))
 
 
-def _seen_cells(
-    real: pd.DataFrame, names: Sequence[str], observed: pd.DataFrame | None
-) -> Bools:
-    """Return which cells of the training rows the generator saw."""
-    present: Bools = real[list(names)].notna().to_numpy(dtype=bool)
-    if observed is None:
-        return present
-    absent = [name for name in names if name not in observed.columns]
-    if absent or len(observed) != len(real):
-        raise UsageError(
-            "`observed` has the rows and columns of the real table, but it has "
-            f"{len(observed)} of {len(real)} rows and lacks the columns {absent}; pass "
-            "`.notna()` of the table that the generator saw."
-        )
-    seen: Bools = observed[list(names)].to_numpy(dtype=bool)
-    return present & seen
-
-
 def _note(tables: Frames, used: dict[str, int]) -> str:
     cut = [
         f"{used[label]:,} of the {len(frame):,} {label} rows"
         for label, frame in tables.items()
         if used[label] < len(frame)
     ]
-    drawn = (
-        f"Training rows and holdout are compared in equal number: {' and '.join(cut)} "
-        "were drawn at random. "
+    sampled = (
+        f"Training and holdout rows are compared in equal number: {' and '.join(cut)} "
+        "were sampled at random. "
         if cut
         else ""
     )
     return (
-        f"{drawn}These numbers find copying, they do not rule it out: no formal "
+        f"{sampled}These numbers find copying, they do not rule it out: no formal "
         "guarantee such as differential privacy follows from them."
     )
 
@@ -121,7 +337,6 @@ def privacy(
     categorical: Sequence[str],
     *,
     seed: int,
-    observed: pd.DataFrame | None = None,
     cache: MutableMapping[str, Floats] | None = None,
 ) -> Privacy:
     """Look for copies of training rows among synthetic ones.
@@ -129,28 +344,25 @@ def privacy(
     Parameters
     ----------
     real : pandas.DataFrame
-        The training rows; holes are allowed.
+        The rows as the generator saw them, complete or not.
     synthetic : pandas.DataFrame
         Complete rows, in any number.
     holdout : pandas.DataFrame
-        Real rows that the generator never saw, drawn like the training rows. The
-        longer of the two is cut at random to the length of the other; so is the
+        Real rows that the generator never saw, from the same population. The longer
+        of `real` and `holdout` is cut at random to the length of the other; so is the
         synthetic table for β-recall.
     numeric, categorical : sequence of str
         The columns to compare.
     seed : int
-        Draws the rows that stay, and pairs training rows with holdout rows.
-    observed : pandas.DataFrame of bool, optional
-        Which cells of `real` the generator saw, when `real` is more complete than what
-        it was trained on: `.notna()` of that table.
+        Selects rows, and pairs training rows with holdout rows.
     cache : mutable mapping, optional
         As in `alpha_beta`.
 
     Returns
     -------
     Privacy
-        Measures on complete rows when `real` and `holdout` are complete. Measures on
-        observed cells, their names ending in ``_observed``, when cells were hidden.
+        Measures on complete rows if `real` and `holdout` are complete; otherwise
+        measures on observed cells, with names ending in ``_observed``.
 
     Examples
     --------
@@ -162,58 +374,56 @@ def privacy(
     >>> privacy(real, fresh, other, list("xyz"), [], seed=0).flagged
     []
     >>> copies = real.sample(500, replace=True, random_state=0)
-    >>> found = privacy(real, copies, other, list("xyz"), [], seed=0)
-    >>> len(found.flagged) == len(found.table)
+    >>> result = privacy(real, copies, other, list("xyz"), [], seed=0)
+    >>> len(result.flagged) == len(result.table)
     True
     """
     tables: Frames = {"real": real, "holdout": holdout, "synthetic": synthetic}
     check_tables(tables, numeric, categorical)
     names = [*numeric, *categorical]
-    seen = _seen_cells(real, names, observed)
     n = min(len(real), len(holdout))
     if n < 2:
         raise DataError(
-            "Nearest and second nearest rows take two rows, but the shorter of the "
-            f"real and holdout table has {n}; pass at least 2."
+            "privacy needs a second nearest row, but the shorter of the real and "
+            f"holdout table has {n}; pass at least 2 rows"
         )
     rng = stream(seed, "privacy", "rows")
-    picked = {label: _pick(tables[label], n, rng) for label in ("real", "holdout")}
-    chosen = {label: tables[label].iloc[rows] for label, rows in picked.items()}
-    seen = seen[picked["real"]]
-    training, held_out, drawn = line_up(
+    chosen = {
+        label: tables[label].iloc[_pick(tables[label], n, rng)]
+        for label in ("real", "holdout")
+    }
+    training, held_out, points = gower_points(
         chosen | {"synthetic": synthetic}, numeric, categorical, {"real", "holdout"}
     )
-    if not drawn.observed.all():
-        column = names[int((~drawn.observed).any(axis=0).argmax())]
+    if not points.observed.all():
+        column = names[int((~points.observed).any(axis=0).argmax())]
         raise DataError(
-            f"Synthetic rows are complete, but column {column!r} has holes in the "
-            "synthetic table; drop or fill them first."
+            f"column {column!r} has missing values in the synthetic table; drop or "
+            "fill them first"
         )
-    complete = bool(training.observed.all() and held_out.observed.all())
-    measures: list[Measure] = []
-    if complete:
-        measures += of_rows(drawn, training, held_out)
+    if training.observed.all() and held_out.observed.all():
+        measures = row_measures(points, training, held_out)
         k = min(n, len(synthetic))
         rivals = [
             frame.iloc[_pick(frame, k, rng)] for frame in (synthetic, chosen["holdout"])
         ]
         cache = {} if cache is None else cache
-        beta, plain = (
+        beta, of_holdout = (
             alpha_beta(chosen["real"], frame, numeric, categorical, cache=cache)[1]
             for frame in rivals
         )
-        measures.append(beta_excess(beta, plain, n))
-    if not (complete and seen.all()):
-        # Picked rows stand in the order of their table; pairs must not.
+        measures.append(_beta_excess(beta, of_holdout, n))
+    else:
+        # Picked rows are in the order of their table; pairs must not be.
         held_out = held_out.take(rng.permutation(n))
-        both = seen & held_out.observed
+        both = training.observed & held_out.observed
         pairs = np.flatnonzero(both.any(axis=1))
         if len(pairs) < 2:
             raise DataError(
-                "A training row and a holdout row are compared on cells that both "
-                f"have, but only {len(pairs)} pairs have any; pass more rows."
+                "training and holdout rows are compared on cells that both have, but "
+                f"only {len(pairs)} pairs have any; pass more rows"
             )
         sides = [side.hide(both).take(pairs) for side in (training, held_out)]
-        measures += of_cells(drawn, sides[0], sides[1])
+        measures = cell_measures(points, sides[0], sides[1])
     used = {"real": n, "holdout": n, "synthetic": len(synthetic)}
     return Privacy(measures[0].value, pd.DataFrame(measures), used, _note(tables, used))

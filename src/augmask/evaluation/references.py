@@ -1,11 +1,11 @@
-"""What a score is to be read against: tables that are surely bad, or surely good.
+"""Tables to compare a score with: ones that are certainly bad, or certainly good.
 
-A number without its references says little. β-recall of a perfect sampler is about
-0.5, and independent columns can reach an α-precision above 0.95. So each metric is also
-computed for
+A number alone says little. A perfect sampler has a β-recall of about 0.5, and
+independent columns can reach an α-precision above 0.95. So each metric is also computed
+for
 
 * floors: `independent` columns, which keep every marginal and no dependence, and
-  `mean_mode_fill`, one constant in all holes of a column;
+  `mean_mode_fill`, one constant for all missing values of a column;
 * the ceiling: real rows against other real rows, see `real_pair`.
 """
 
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from augmask.errors import DataError, UsageError
+from augmask.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
 class RealPair:
-    """Two disjoint sets of real rows, to be scored as if one were synthetic.
+    """Two disjoint sets of real rows, to score as if one were synthetic.
 
     Parameters
     ----------
@@ -30,31 +30,31 @@ class RealPair:
         Equally many rows of the same table.
     source : {"holdout", "halves"}
         Where `other` comes from.
-    says : str
-        The same in a sentence, for a report.
+    description : str
+        The same in words, for a report.
     """
 
     real: pd.DataFrame
     other: pd.DataFrame
     source: str
-    says: str
+    description: str
 
 
 def _observed(series: pd.Series) -> pd.Series:
     values = series.dropna()
     if values.empty:
         raise DataError(
-            f"A reference is drawn from observed values, but column {series.name!r} "
-            "has none; leave it out."
+            f"column {series.name!r} has no observed values to make a reference from; "
+            "leave it out"
         )
     return values
 
 
 def independent(real: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Return complete rows whose columns know nothing of each other.
+    """Return complete rows with independent columns.
 
-    Every observed value is used once, in another row; holes are filled with observed
-    values drawn with replacement.
+    Every observed value occurs once, in a random row; missing values are replaced by
+    observed values drawn with replacement.
 
     Examples
     --------
@@ -75,15 +75,15 @@ def independent(real: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 def mean_mode_fill(
     incomplete: pd.DataFrame, numeric: Sequence[str], categorical: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the named columns with their mean, or most frequent level, in all holes.
+    """Return the named columns with the mean, or most frequent level, imputed.
 
-    This is the table that the paper's NoAug baseline learns from. Of equally frequent
-    levels the one that comes first in the table is taken.
+    The paper's NoAug baseline learns from this table. Of equally frequent levels, the
+    one that comes first in the table is used.
 
     Examples
     --------
-    >>> holed = pd.DataFrame({"a": [1, None, 2], "b": ["x", "x", None]})
-    >>> mean_mode_fill(holed, ["a"], ["b"])
+    >>> frame = pd.DataFrame({"a": [1, None, 2], "b": ["x", "x", None]})
+    >>> mean_mode_fill(frame, ["a"], ["b"])
          a  b
     0  1.0  x
     1  1.5  x
@@ -106,70 +106,35 @@ def mean_mode_fill(
     return pd.DataFrame(filled)
 
 
-def half_split(
-    frame: pd.DataFrame, rng: np.random.Generator
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two disjoint random halves; of an odd number of rows one is left out.
-
-    Examples
-    --------
-    >>> a, b = half_split(pd.DataFrame({"x": range(9)}), np.random.default_rng(0))
-    >>> len(a), len(b), set(a["x"]) & set(b["x"])
-    (4, 4, set())
-    """
-    half = len(frame) // 2
-    if not half:
-        raise DataError(
-            f"Two halves need at least 2 rows, but the table has {len(frame)}; pass "
-            "more rows."
-        )
-    order = rng.permutation(len(frame))
-    return tuple(
-        frame.iloc[np.sort(rows)].reset_index(drop=True)
-        for rows in (order[:half], order[half : 2 * half])
-    )
-
-
 def real_pair(
     real: pd.DataFrame,
     holdout: pd.DataFrame | None,
     rng: np.random.Generator,
 ) -> RealPair:
-    """Return what to score for the ceiling: real rows against other real rows.
+    """Return the pair to score for the ceiling: real rows and other real rows.
 
-    Both sides have equally many rows, as a comparison of rows needs it; distances
-    between fewer rows are larger, so a small holdout makes a low ceiling.
-
-    Parameters
-    ----------
-    real : pandas.DataFrame
-    holdout : pandas.DataFrame, optional
-        Real rows that the generator has not seen. Without it, `real` is split.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    RealPair
+    Without a holdout, `real` is split at random into halves; an odd row is left out.
+    Both sides have equally many rows. Fewer rows agree less, so a small holdout makes a
+    low ceiling.
 
     Examples
     --------
     >>> real = pd.DataFrame({"x": range(100)})
-    >>> real_pair(real, None, np.random.default_rng(0)).says
+    >>> real_pair(real, None, np.random.default_rng(0)).description
     'two random halves of the real table, 50 rows each'
     """
-    if holdout is None:
-        a, b = half_split(real, rng)
-        says = f"two random halves of the real table, {len(a)} rows each"
-        return RealPair(a, b, "halves", says)
-    n = min(len(real), len(holdout))
+    n = len(real) // 2 if holdout is None else min(len(real), len(holdout))
     if not n:
-        raise UsageError(
-            f"A holdout has rows, but there are {len(real)} real and {len(holdout)} "
-            "held-out ones; pass None to split the real table."
+        others = "no holdout" if holdout is None else f"{len(holdout)} holdout rows"
+        raise DataError(
+            f"{len(real)} real rows and {others} are too few to compare; pass more rows"
         )
-    a, b = (
-        frame.iloc[np.sort(rng.permutation(len(frame))[:n])].reset_index(drop=True)
-        for frame in (real, holdout)
-    )
-    says = f"real rows against a real holdout, {n} rows each"
-    return RealPair(a, b, "holdout", says)
+    if holdout is None:
+        order = rng.permutation(len(real))
+        rows = [(real, order[:n]), (real, order[n : 2 * n])]
+        description = f"two random halves of the real table, {n} rows each"
+    else:
+        rows = [(f, rng.permutation(len(f))[:n]) for f in (real, holdout)]
+        description = f"real rows against a real holdout, {n} rows each"
+    a, b = (frame.iloc[np.sort(index)].reset_index(drop=True) for frame, index in rows)
+    return RealPair(a, b, "halves" if holdout is None else "holdout", description)

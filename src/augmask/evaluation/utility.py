@@ -1,14 +1,14 @@
-"""MLE: how much of a model's skill survives when it learns from synthetic rows.
+"""MLE, machine-learning efficacy: what a model learns from synthetic rows.
 
-One fixed XGBoost model is trained twice, on synthetic rows (TSTR) and on real rows
-(TRTR), and tested on the same real rows that neither has seen. The score is the ratio
-AUROC_s / AUROC_r for a categorical target and RMSE_r / RMSE_s for a numeric one, so 1
-means that nothing was lost. Both parts are kept: a ratio alone hides a useless TRTR.
+One fixed XGBoost model is trained on synthetic rows (TSTR) and on real rows (TRTR), and
+tested on the same unseen real rows. The score is the ratio AUROC_s / AUROC_r for a
+categorical target and RMSE_r / RMSE_s for a numeric one; 1 means that nothing was lost.
+Both parts are reported, because a ratio hides a useless TRTR.
 
 A numeric target is compared as log(clip(y, 1, 20000)), the scale of the published
-tables, whenever that scale fits it: no negative values and nine in ten training values
-inside the clip. Otherwise (proportions, large prices, signed amounts) the clip would
-erase the target, and it is standardised by the real training rows instead.
+tables, if that fits: no negative values and nine in ten training values inside the
+clip. Otherwise (proportions, large prices, signed amounts) the clip would erase the
+target, and it is standardised by the real training rows instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluation.columns import (
+from augmask.evaluation.tables import (
     Codes,
     Floats,
     Frames,
@@ -57,15 +57,15 @@ class Utility:
     Parameters
     ----------
     value : float
-        The MLE ratio; 1 means synthetic rows teach as well as real ones.
+        The MLE ratio; 1 means that synthetic rows are as good as real ones.
     tstr, trtr : float
         The score on real test rows after training on synthetic and on real rows.
     measure : {"auroc", "rmse of log(clip(y, 1, 20000))", "rmse of standardised y"}
-        What `tstr` and `trtr` are; an error is better when smaller.
+        What `tstr` and `trtr` are; a smaller RMSE is better.
     table : pandas.DataFrame
-        One line per measure, columns `synthetic` and `real`: the headline, and the
-        AUROC of each class against the rest (more than two classes) or the RMSE in
-        the target's own unit.
+        One line per measure, columns `synthetic` and `real`: `measure`, and the AUROC
+        of each class against the rest (more than two classes) or the RMSE in the
+        unit of the target.
     """
 
     value: float
@@ -78,7 +78,7 @@ class Utility:
 def _features(
     tables: Frames, numeric: Sequence[str], categorical: Sequence[str]
 ) -> list[npt.NDArray[np.float32]]:
-    """Return the inputs of each table; levels are those of the first, the real one."""
+    """Return the inputs of each table; levels are those of the first table."""
     parts: list[list[Floats]] = []
     for name in numeric:
         parts.append([values[:, None] for values in numbers(tables, name)])
@@ -98,19 +98,19 @@ def _import_xgboost() -> Any:
         import xgboost
     except ImportError:
         raise UsageError(
-            "MLE is measured with XGBoost, which is not installed; run "
-            "`pip install 'augmask[bench]'`."
+            "MLE needs XGBoost, which is not installed; run "
+            "`pip install 'augmask[bench]'`"
         ) from None
     return xgboost
 
 
-def _remembered(
+def _cached(
     cache: MutableMapping[str, Floats],
     inputs: Sequence[npt.NDArray[Any]],
     settings: dict[str, Any],
     compute: Callable[[], Floats],
 ) -> Floats:
-    """Return what a model answers; the same rows are trained on only once."""
+    """Return predictions; train on the same rows only once."""
     digest = hashlib.sha256(repr(sorted(settings.items())).encode())
     for array in inputs:
         digest.update(str(array.shape).encode())
@@ -129,26 +129,26 @@ def _probabilities(
     settings: dict[str, Any],
 ) -> Floats:
     """Return class probabilities [n_test, n_classes]; zero for a class not in `y`."""
-    chances = np.zeros((len(x_test), n_classes))
-    # A class that real rows never had cannot be asked for in the test.
+    probabilities = np.zeros((len(x_test), n_classes))
+    # A class that real rows never have is not in the test either.
     x, y = x[y < n_classes], y[y < n_classes]
     present, labels = np.unique(y, return_inverse=True)
     if len(present) < 2:
-        return chances
+        return probabilities
     model = _import_xgboost().XGBClassifier(**settings).fit(x, labels)
-    chances[:, present] = model.predict_proba(x_test)
-    return chances
+    probabilities[:, present] = model.predict_proba(x_test)
+    return probabilities
 
 
-def _auroc_by_class(chances: Floats, y_test: Codes) -> list[float]:
-    """Return the one-vs-rest AUROC of every class, NaN where the test cannot tell."""
+def _auroc_by_class(probabilities: Floats, y_test: Codes) -> list[float]:
+    """Return the one-vs-rest AUROC of every class, NaN if the test rows lack a side."""
     areas = []
-    for code in range(chances.shape[1]):
+    for code in range(probabilities.shape[1]):
         is_class = y_test == code
         if is_class.all() or not is_class.any():
             areas.append(np.nan)
         else:
-            areas.append(float(roc_auc_score(is_class, chances[:, code])))
+            areas.append(float(roc_auc_score(is_class, probabilities[:, code])))
     return areas
 
 
@@ -163,17 +163,17 @@ def _classification(
     real, synthetic, test = inputs
     areas = {}
     for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        ask = partial(_probabilities, x, y, test, n_classes, settings)
-        asked = settings | {"classes": n_classes}
-        chances = _remembered(cache, (x, y, test), asked, ask)
-        areas[label] = _auroc_by_class(chances, y_test)
-    # Two classes have one AUROC between them.
+        predict = partial(_probabilities, x, y, test, n_classes, settings)
+        key = settings | {"classes": n_classes}
+        probabilities = _cached(cache, (x, y, test), key, predict)
+        areas[label] = _auroc_by_class(probabilities, y_test)
+    # Two classes have the same AUROC.
     used = slice(0, 1) if n_classes == 2 else slice(None)
     by_class = pd.DataFrame(areas)[used].astype(np.float64)
     if n_classes < 2 or by_class["real"].isna().all():
         raise DataError(
             f"AUROC needs two classes, but the target {target!r} has fewer in the real "
-            "training or test rows; choose another target or split."
+            "training or test rows; choose another target or split"
         )
     headline = by_class.mean().to_frame("auroc").T
     by_class.index = [f"auroc of {level}" for level in levels[:n_classes][used]]
@@ -205,26 +205,26 @@ def _regression(
     low, high = LOG_CLIP
     inside = (y_real >= low) & (y_real <= high)
     logarithmic = y_real.min() >= 0 and inside.mean() >= LOG_SHARE
-    centre, spread = y_real.mean(), y_real.std() or 1.0
+    centre, scale = y_real.mean(), y_real.std() or 1.0
 
     def forward(y: Floats) -> Floats:
-        return np.log(np.clip(y, low, high)) if logarithmic else (y - centre) / spread
+        return np.log(np.clip(y, low, high)) if logarithmic else (y - centre) / scale
 
     def back(y: Floats) -> Floats:
-        return np.exp(y) if logarithmic else y * spread + centre
+        return np.exp(y) if logarithmic else y * scale + centre
 
     rmse, raw = {}, {}
     for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        ask = partial(_predictions, x, forward(y), test, settings)
-        guess = _remembered(cache, (x, forward(y), test), settings, ask)
-        rmse[label] = float(np.sqrt(np.mean((guess - forward(y_test)) ** 2)))
-        raw[label] = float(np.sqrt(np.mean((back(guess) - y_test) ** 2)))
+        predict = partial(_predictions, x, forward(y), test, settings)
+        predicted = _cached(cache, (x, forward(y), test), settings, predict)
+        rmse[label] = float(np.sqrt(np.mean((predicted - forward(y_test)) ** 2)))
+        raw[label] = float(np.sqrt(np.mean((back(predicted) - y_test) ** 2)))
     measure = (
         "rmse of log(clip(y, 1, 20000))" if logarithmic else "rmse of standardised y"
     )
     table = pd.DataFrame([rmse, raw], index=[measure, "rmse of y"])
     tstr, trtr = (rmse[label] for label in TRAINED_ON)
-    # A target that synthetic rows predict without error leaves nothing to divide by.
+    # A target that synthetic rows predict without error would divide by zero.
     ratio = trtr / tstr if tstr else (1.0 if trtr == tstr else np.inf)
     return Utility(ratio, tstr, trtr, measure, table)
 
@@ -247,20 +247,19 @@ def utility(
     train_real, synthetic, test : pandas.DataFrame
         Complete tables. `test` holds real rows that neither table was made from.
     numeric, categorical : sequence of str
-        All columns to use, the target among them: its list decides between
-        regression and classification.
+        All columns to use. A target listed as numeric means regression, as categorical
+        classification.
     target : str
-        The column to predict. A class that synthetic rows lack scores as a coin toss
-        and the others go on; synthetic rows of a class that real rows lack are left
-        out. With more than two classes AUROC is the plain mean of one class against
-        the rest.
+        The column to predict. A class that synthetic rows lack has AUROC 0.5;
+        synthetic rows of a class that real rows lack are left out. With more than two
+        classes AUROC is the mean of one class against the rest.
     seed : int
         XGBoost's random state.
     n_jobs : int
         XGBoost's threads.
     cache : mutable mapping, optional
-        Keeps what models answered, by content: the real rows are then trained on once
-        for several synthetic tables.
+        Keeps predictions under a hash of the rows, so that several calls train on the
+        same real rows once.
 
     Returns
     -------
@@ -283,14 +282,14 @@ def utility(
     check_tables(tables, numeric, categorical)
     if target not in (*numeric, *categorical):
         raise UsageError(
-            "The target is one of the numeric or categorical columns, but "
-            f"{target!r} is in neither list; add it to one."
+            f"the target {target!r} is in neither `numeric` nor `categorical`; add it "
+            "to one of them"
         )
     used = [[c for c in names if c != target] for names in (numeric, categorical)]
     if not any(used):
         raise UsageError(
-            f"A model predicts {target!r} from other columns, but no other column is "
-            "listed; name at least one."
+            f"no other column is listed to predict the target {target!r} from; name at "
+            "least one"
         )
     inputs = _features(tables, *used)
     settings = MODEL | {"random_state": seed, "n_jobs": n_jobs}

@@ -1,1 +1,1 @@
-"""The holes themselves: `simulate` makes them, `describe` counts them."""
+"""Missing values: simulate them, describe them, and model P(observed | row)."""

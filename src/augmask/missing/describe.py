@@ -1,4 +1,4 @@
-"""What the holes of a table look like: rates, patterns, and which go together."""
+"""Describe missingness: rates, patterns, and co-missing columns."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ import pandas as pd
 
 from augmask.errors import UsageError
 
-N_PATTERNS = 10
+MAX_PATTERNS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Missingness:
-    """The holes of a table in numbers.
+    """The missing values of a table in numbers.
 
     Parameters
     ----------
     n_rows : int
     rate : float
-        Share of all cells that are holes.
+        Share of all cells that are missing.
     column_rates : pandas.Series
         The same per column, in column order.
     complete_rows : int
-        Rows without a hole.
+        Rows without missing values.
     n_patterns : int
-        How many different sets of columns are missing together in some row.
+        Number of distinct sets of columns that are missing in some row.
     patterns : tuple of (tuple of column names, int)
-        The most frequent of these sets, at most 10, and how many rows have each.
+        The most frequent of these sets, at most 10, with their numbers of rows.
     co_missing : pandas.DataFrame
-        Correlation φ between the holes of two columns: 1 if they always miss
-        together, 0 if independently. Columns without holes, or with nothing else,
-        have no correlation and are left out.
+        Correlation φ between the masks of two columns: 1 if they are always missing
+        together, 0 if independently. Columns whose mask is constant are left out.
     """
 
     n_rows: int
@@ -45,7 +44,7 @@ class Missingness:
     co_missing: pd.DataFrame
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same facts as plain types, ready for JSON."""
+        """Return the same numbers as plain types, ready for JSON."""
         names = [str(name) for name in self.column_rates.index]
         return {
             "rows": self.n_rows,
@@ -64,15 +63,15 @@ class Missingness:
         }
 
 
-def describe(frame: pd.DataFrame, holes: pd.DataFrame | None = None) -> Missingness:
-    """Count the holes of a table and say which of them come together.
+def describe(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Missingness:
+    """Count the missing values of a table and find those that occur together.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-    holes : pandas.DataFrame of bool, optional
-        True where a cell is a hole, in the shape of `frame`. Pass it when declared
-        codes such as -999 count as holes; by default the holes are NaN, None and NaT.
+    missing : pandas.DataFrame of bool, optional
+        True where a cell is missing, in the shape of `frame`. Pass it when declared
+        codes such as -999 count as missing; by default NaN, None and NaT do.
 
     Returns
     -------
@@ -87,25 +86,26 @@ def describe(frame: pd.DataFrame, holes: pd.DataFrame | None = None) -> Missingn
     >>> facts.co_missing.loc["a", "b"].round(6).item()
     -1.0
     """
-    if holes is not None and holes.shape != frame.shape:
+    if missing is not None and missing.shape != frame.shape:
         raise UsageError(
-            f"holes must have the shape of the table, {frame.shape}, got {holes.shape}"
+            f"missing must have the shape of the table, {frame.shape}, got "
+            f"{missing.shape}"
         )
-    missing = (frame.isna() if holes is None else holes).to_numpy(dtype=bool)
-    n, d = missing.shape
-    # Bits make a row a handful of bytes, which sort much faster than d booleans.
-    packed, counts = np.unique(np.packbits(missing, axis=1), axis=0, return_counts=True)
+    mask = (frame.isna() if missing is None else missing).to_numpy(dtype=bool)
+    n, d = mask.shape
+    # Packed bits sort much faster than d booleans.
+    packed, counts = np.unique(np.packbits(mask, axis=1), axis=0, return_counts=True)
     sets = np.unpackbits(packed, axis=1, count=d).astype(bool)
-    top = np.argsort(-counts, kind="stable")[:N_PATTERNS]
-    varying = missing.any(axis=0) & ~missing.all(axis=0)
-    phi = np.corrcoef(missing[:, varying], rowvar=False) if varying.any() else []
-    names = frame.columns[varying]
+    top = np.argsort(-counts, kind="stable")[:MAX_PATTERNS]
+    varies = mask.any(axis=0) & ~mask.all(axis=0)
+    phi = np.corrcoef(mask[:, varies], rowvar=False) if varies.any() else []
+    names = frame.columns[varies]
     size = len(names)
     return Missingness(
         n_rows=n,
-        rate=float(missing.mean()) if missing.size else 0.0,
-        column_rates=pd.Series(missing.sum(axis=0) / max(n, 1), index=frame.columns),
-        complete_rows=int((~missing.any(axis=1)).sum()),
+        rate=float(mask.mean()) if mask.size else 0.0,
+        column_rates=pd.Series(mask.sum(axis=0) / max(n, 1), index=frame.columns),
+        complete_rows=int((~mask.any(axis=1)).sum()),
         n_patterns=len(counts),
         patterns=tuple((tuple(frame.columns[sets[i]]), int(counts[i])) for i in top),
         co_missing=pd.DataFrame(np.reshape(phi, (size, size)), names, names),

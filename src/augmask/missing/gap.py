@@ -1,9 +1,9 @@
-"""The factorisation gap: what filling holes one by one can lose in a given table.
+"""The factorization gap: what filling cells independently can lose in a given table.
 
-The per-column rules of augmentation draw the holes S of a row independently of each
-other given what is observed, O. In the paper's local expansion (the equation that
-splits tr(ΓΣ) into P_diag + Δ, section "Extension to multiple missing coordinates") they
-keep the diagonal part P_diag and lose the cross part Δ. The paper bounds the loss by
+Per-column augmenters draw the missing cells S of a row independently of each other
+given the observed ones, O. In the paper's local expansion (the equation that splits
+tr(ΓΣ) into P_diag + Δ, section "Extension to multiple missing coordinates") they keep
+the diagonal part P_diag and lose the cross part Δ. The paper bounds the loss by
 
     |Δ| / P_diag  ≤  max_{j∈S} Σ_{k∈S, k≠j} A_jk |ρ_jk|O|
 
@@ -16,15 +16,14 @@ trained denoiser, and estimates ρ_jk|O row by row:
 
 * numbers become normal scores, categories indicators of their levels;
 * their covariance is taken over the rows in which both cells are observed;
-* Σ_S|O follows from it as for a Gaussian, for the very S and O of the row;
+* Σ_S|O follows from it as for a Gaussian, for the S and O of the row;
 * ρ_jk|O is the largest canonical correlation between the two columns' blocks of it.
   For two numbers that is |ρ|; for levels the paper's inequality holds with it as well,
   because |tr(Γ_jk Σ_kj)| ≤ ρ_jk √(tr Γ_jj Σ_jj · tr Γ_kk Σ_kk).
 
-So the result bounds the paper's second-order term as far as dependence is linear in
-these scores and the holes are MAR; it says nothing about what lies beyond either, and
-it is a bound, not the loss itself. Two columns that are never observed together leave
-their correlation open and count as 1.
+The result bounds the paper's second-order term as far as dependence is linear in these
+scores and values are missing at random; it is a bound, not the loss itself. The
+correlation of two columns that are never observed together is unknown and counts as 1.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ from augmask.table.table import BoolArray
 
 Floats = npt.NDArray[np.float64]
 
-# Bounds from which some, and much, of the dependence between holes may be lost.
-SOME, MUCH = 0.1, 0.5
+# Bounds from which some, and much, of the dependence between cells may be lost.
+MODERATE_GAP, LARGE_GAP = 0.1, 0.5
 
-# Rows stand for the table; each costs one small inverse and its pairs.
+# Rows that represent the table; each costs one small inverse and its pairs.
 MAX_ROWS = 300
 MAX_LEVELS = 12
 # Keeps the covariance invertible where columns repeat each other.
@@ -56,29 +55,29 @@ RIDGE = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """How far the holes of a row depend on each other, given what the row shows.
+    """How strongly the missing cells of a row depend on each other given the observed.
 
     Parameters
     ----------
     bound : float
-        Mean over rows with holes of max_j Σ_k |ρ_jk|O|: an upper bound for the mean of
-        |Δ| / P_diag. 0 if no row misses two dependent cells; it may exceed 1.
+        Mean over incomplete rows of max_j Σ_k |ρ_jk|O|: an upper bound for the mean of
+        |Δ| / P_diag. 0 if no row lacks two dependent cells; it may exceed 1.
     columns : pandas.DataFrame
-        One line per column with holes, largest first: `column`; `bound`, the paper's
+        One line per incomplete column, largest first: `column`; `bound`, the paper's
         co-missingness-weighted Σ_k q_jk |ρ_jk|O|; `partner`, the column that adds most
         to it, and `partner_share`, what it adds.
-    both : pandas.DataFrame
-        P(m_j = 0, m_k = 0); the diagonal holds the rates.
-    given : pandas.DataFrame
-        q_jk = P(m_k = 0 | m_j = 0), line j, column k; NaN where j has no holes.
+    joint : pandas.DataFrame
+        P(m_j = 0, m_k = 0); the diagonal holds the missing rates.
+    conditional : pandas.DataFrame
+        q_jk = P(m_k = 0 | m_j = 0), line j, column k; NaN where j is complete.
     n_rows : int
-        How many rows with two holes or more the correlations were averaged over.
+        Number of rows with two missing cells or more that were averaged over.
     """
 
     bound: float
     columns: pd.DataFrame
-    both: pd.DataFrame
-    given: pd.DataFrame
+    joint: pd.DataFrame
+    conditional: pd.DataFrame
     n_rows: int
 
 
@@ -90,19 +89,19 @@ def _normal_scores(values: Floats) -> Floats:
 
 
 def _indicators(values: Floats) -> Floats:
-    """Return 0/1 columns for all but the last of the frequent levels, and the rest."""
+    """Return 0/1 columns for the frequent levels, less one if they are all."""
     known = ~np.isnan(values)
     levels, counts = np.unique(values[known], return_counts=True)
-    kept = levels[np.argsort(-counts, kind="stable")][:MAX_LEVELS]
-    # One level is implied by the others, so that the block is not singular.
-    kept = kept[:-1] if len(kept) == len(levels) else kept
-    coded: Floats = (values[:, None] == kept).astype(np.float64)
+    frequent = levels[np.argsort(-counts, kind="stable")][:MAX_LEVELS]
+    # The others imply the last level, and the block must not be singular.
+    frequent = frequent[:-1] if len(frequent) == len(levels) else frequent
+    coded: Floats = (values[:, None] == frequent).astype(np.float64)
     coded[~known] = np.nan
     return coded
 
 
 def _blocks(frame: pd.DataFrame, observed: BoolArray) -> list[Floats]:
-    """Return each column as one or several columns of numbers, NaN in holes."""
+    """Return each column as one or several columns of scores, NaN where missing."""
     numbers = np.where(observed, as_numbers(frame), np.nan)
     blocks = []
     for j, kind in enumerate(frame.dtypes):
@@ -114,42 +113,42 @@ def _blocks(frame: pd.DataFrame, observed: BoolArray) -> list[Floats]:
     return blocks
 
 
-def precision_of(x: Floats) -> tuple[Floats, BoolArray]:
-    """Return the inverse correlation matrix, and which pairs were never seen."""
+def precision_matrix(x: Floats) -> tuple[Floats, BoolArray]:
+    """Return the inverse correlation matrix, and the pairs never observed together."""
     known = ~np.isnan(x)
     n = known.sum(axis=0)
     z = np.where(known, x, 0.0)
     z = np.where(known, z - z.sum(axis=0) / np.maximum(n, 1), 0.0)
     sd = np.sqrt((z**2).sum(axis=0) / np.maximum(n, 1))
     z /= np.where(sd > 0, sd, 1.0)
-    seen = known.T.astype(np.float64) @ known
-    correlation = z.T @ z / np.maximum(seen, 1)
+    n_both = known.T.astype(np.float64) @ known
+    correlation = z.T @ z / np.maximum(n_both, 1)
     np.fill_diagonal(correlation, 1.0)
-    # Correlations over different rows need not fit together; the nearest that do.
+    # Pairwise correlations need not be positive definite; take the nearest that are.
     values, vectors = np.linalg.eigh(correlation)
     values = np.maximum(values, 0.0) + RIDGE
-    return (vectors / values) @ vectors.T, seen < 2
+    return (vectors / values) @ vectors.T, n_both < 2
 
 
 def _row_correlations(
-    precision: Floats, where: list[npt.NDArray[np.int64]]
+    precision: Floats, blocks: list[npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.float64]:
-    """Return |ρ_jk|O| between the blocks `where` that a row misses."""
-    inside = np.concatenate(where)
+    """Return |ρ_jk|O| between the missing blocks of a row."""
+    inside = np.concatenate(blocks)
     covariance = np.linalg.inv(precision[np.ix_(inside, inside)])
-    ends = np.cumsum([len(block) for block in where])
-    spans = [slice(e - len(b), e) for e, b in zip(ends, where, strict=True)]
+    ends = np.cumsum([len(block) for block in blocks])
+    spans = [slice(e - len(b), e) for e, b in zip(ends, blocks, strict=True)]
     white = np.zeros_like(covariance)
     for span in spans:
         block = covariance[span, span]
         white[span, span] = np.linalg.inv(np.linalg.cholesky(block))
     c = white @ covariance @ white.T
-    found = np.zeros((len(where), len(where)))
+    rho = np.zeros((len(blocks), len(blocks)))
     for a, first in enumerate(spans):
         for b in range(a):
             part = c[first, spans[b]]
-            found[a, b] = np.abs(part).max() if part.size == 1 else _norm(part)
-    return np.minimum(found + found.T, 1.0)
+            rho[a, b] = np.abs(part).max() if part.size == 1 else _norm(part)
+    return np.minimum(rho + rho.T, 1.0)
 
 
 def _norm(part: Floats) -> float:
@@ -164,7 +163,7 @@ def _varies(block: Floats) -> bool:
 
 
 def _typical_rows(hidden: BoolArray) -> npt.NDArray[np.int64]:
-    """Return rows with two holes or more; of many, evenly spaced among the patterns."""
+    """Return rows that lack two cells or more; of many, evenly spaced by pattern."""
     rows = np.flatnonzero(hidden.sum(axis=1) > 1)
     if len(rows) <= MAX_ROWS:
         return rows
@@ -175,15 +174,15 @@ def _typical_rows(hidden: BoolArray) -> npt.NDArray[np.int64]:
 def _correlations(
     blocks: list[Floats], hidden: BoolArray, rows: npt.NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """Return the mean |ρ_jk|O| of each pair where both miss, and each row's bound."""
-    precision, unseen = precision_of(np.hstack(blocks))
+    """Return the mean |ρ_jk|O| of each co-missing pair, and each row's bound."""
+    precision, never_together = precision_matrix(np.hstack(blocks))
     ends = np.cumsum([block.shape[1] for block in blocks])
     spans = [np.arange(e - b.shape[1], e) for e, b in zip(ends, blocks, strict=True)]
 
     def among(missing: npt.NDArray[np.int64]) -> Floats:
         rho = _row_correlations(precision, [spans[j] for j in missing])
         first = [spans[j][0] for j in missing]
-        rho[unseen[np.ix_(first, first)]] = 1.0
+        rho[never_together[np.ix_(first, first)]] = 1.0
         np.fill_diagonal(rho, 0.0)
         return rho
 
@@ -195,22 +194,22 @@ def _correlations(
         worst[i] = rho.sum(axis=1).max()
         total[np.ix_(missing, missing)] += rho
         count[np.ix_(missing, missing)] += 1
-    # Pairs that miss together, but in none of these rows: as if nothing else missed.
-    together = hidden.T.astype(np.float64) @ hidden > 0
-    for j, k in np.argwhere(np.triu(together & (count == 0), 1)):
+    # Co-missing pairs in none of these rows: as if nothing else were missing.
+    co_missing = hidden.T.astype(np.float64) @ hidden > 0
+    for j, k in np.argwhere(np.triu(co_missing & (count == 0), 1)):
         total[j, k] = total[k, j] = among(np.array([j, k]))[0, 1]
     return total / np.maximum(count, 1), worst
 
 
-def factorisation_gap(frame: pd.DataFrame, holes: pd.DataFrame | None = None) -> Gap:
-    """Bound what drawing the holes of a row independently can lose.
+def factorisation_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Gap:
+    """Bound what filling the missing cells of a row independently can lose.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         Numbers and dates count as numeric, everything else as categorical.
-    holes : pandas.DataFrame of bool, optional
-        True where a cell is a hole, as in `describe`; NaN, None and NaT by default.
+    missing : pandas.DataFrame of bool, optional
+        True where a cell is missing, as in `describe`; NaN, None and NaT by default.
 
     Returns
     -------
@@ -218,26 +217,26 @@ def factorisation_gap(frame: pd.DataFrame, holes: pd.DataFrame | None = None) ->
 
     Examples
     --------
-    Two columns that say the same and always miss together, then two that are unrelated:
+    Two near copies that are always missing together, then two independent columns:
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 2000))
-    >>> hole = np.repeat(rng.random((2000, 1)) < 0.3, 2, axis=1)
-    >>> same = pd.DataFrame({"a": x, "b": x + 0.1 * y}).mask(hole)
+    >>> missing = np.repeat(rng.random((2000, 1)) < 0.3, 2, axis=1)
+    >>> same = pd.DataFrame({"a": x, "b": x + 0.1 * y}).mask(missing)
     >>> factorisation_gap(same).bound > 0.95
     True
-    >>> factorisation_gap(pd.DataFrame({"a": x, "b": y}).mask(hole)).bound < 0.1
+    >>> factorisation_gap(pd.DataFrame({"a": x, "b": y}).mask(missing)).bound < 0.1
     True
     """
     if not len(frame):
         raise DataError(
-            "The factorisation gap is estimated from rows, but the table has none; "
-            "pass at least one row."
+            "the factorization gap is estimated from rows but the table has none; "
+            "pass at least one row"
         )
-    hidden = (frame.isna() if holes is None else holes).to_numpy(dtype=bool)
+    hidden = (frame.isna() if missing is None else missing).to_numpy(dtype=bool)
     joint = hidden.T.astype(np.float64) @ hidden / len(frame)
     rates = np.diagonal(joint)
-    given = np.divide(
+    conditional = np.divide(
         joint, rates[:, None], out=np.full_like(joint, np.nan), where=rates[:, None] > 0
     )
 
@@ -254,7 +253,7 @@ def factorisation_gap(frame: pd.DataFrame, holes: pd.DataFrame | None = None) ->
     bound = worst.mean() * several / hidden.any(axis=1).sum() if len(rows) else 0.0
 
     names = frame.columns
-    parts = np.nan_to_num(given) * rho
+    parts = np.nan_to_num(conditional) * rho
     partner = parts.argmax(axis=1)
     lines = pd.DataFrame(
         {
@@ -269,7 +268,7 @@ def factorisation_gap(frame: pd.DataFrame, holes: pd.DataFrame | None = None) ->
     return Gap(
         bound=float(bound),
         columns=lines.sort_values("bound", ascending=False, ignore_index=True),
-        both=pd.DataFrame(joint, names, names),
-        given=pd.DataFrame(given, names, names),
+        joint=pd.DataFrame(joint, names, names),
+        conditional=pd.DataFrame(conditional, names, names),
         n_rows=len(rows),
     )

@@ -1,1 +1,1 @@
-"""One page about a synthetic table: facts (aggregates), plots, HTML. See `page`."""
+"""The quality report: facts (aggregates), plots and one HTML page. See `page`."""

@@ -1,7 +1,7 @@
-"""What the page says, as plain aggregates: no real row is in here.
+"""What the page shows, as plain aggregates without any real row.
 
-`gather` turns `Scores` (and a model, if there is one) into `Facts`; the plots and the
-template read nothing else. Everything is sorted worst first.
+`gather` turns `Scores`, and a fitted model if there is one, into `Facts`; figures and
+template read nothing else.
 """
 
 from __future__ import annotations
@@ -12,71 +12,52 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from augmask.evaluation.detect import Detection
+from augmask.evaluation.detection import Detection
 from augmask.evaluation.held_out import Calibration
 from augmask.evaluation.privacy import Privacy
-from augmask.evaluation.scores import Scores
+from augmask.evaluation.results import Scores
+from augmask.evaluation.tables import Frames
 from augmask.evaluation.utility import Utility
-from augmask.missing.describe import Missingness, describe
-from augmask.missing.gap import Gap, factorisation_gap
 from augmask.progress import Progress, silent
-from augmask.report.counts import FEWEST, Bars, Histogram, bars, histogram
-from augmask.report.dependence import Dependence, Joint, dependence, joint
-from augmask.report.filled import Filling, fill_missing
-from augmask.report.map2d import Map, map_rows
-from augmask.report.verdict import Verdict, judged, strip
+from augmask.report.aggregates import (
+    MIN_COUNT,
+    Bars,
+    Dependence,
+    Histogram,
+    Joint,
+    MissingPatterns,
+    Projection,
+    bars,
+    dependence,
+    histogram,
+    joint,
+    missing_patterns,
+    project,
+)
+from augmask.report.imputation import Imputation, measure_imputation
+from augmask.report.verdict import Verdict, cards, verdict
 from augmask.rng import stream
 from augmask.table.schema import Column, Schema
 
-Floats = npt.NDArray[np.float64]
-
 WORST_PAIRS = 6
 ONE_VALUE = re.compile(r"(one value only): .*")
-BANDS = 120
-
-
-@dataclass(frozen=True, eq=False)
-class Holes:
-    """The holes of the real table.
-
-    Parameters
-    ----------
-    missing : Missingness
-    gap : Gap
-    bands : float array [bands, columns]
-        Rows sorted by pattern and cut into bands of at least 5 rows; the share of
-        holes in each. Columns in the order of `names`, most holes first.
-    names : tuple of str
-    patterns : list of (tuple of str, int)
-        Columns missing together, and in how many rows; rare patterns left out.
-    rest : int
-        Rows whose pattern is not listed.
-    """
-
-    missing: Missingness
-    gap: Gap
-    bands: Floats
-    names: tuple[str, ...]
-    patterns: list[tuple[tuple[str, ...], int]]
-    rest: int
 
 
 @dataclass(frozen=True, eq=False)
 class Marginal:
-    """One column in two or three series."""
+    """The distribution of one column; `column` is None if it has too few values."""
 
     name: str
     kind: str
     score: float
     missing: float
-    picture: Histogram | Bars | None
+    column: Histogram | Bars | None
 
 
 @dataclass(frozen=True)
-class Line:
+class SchemaLine:
     """One column of the schema, without its values."""
 
     name: str
@@ -88,125 +69,103 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Everything on the page."""
+    """Everything on the page. Columns and pairs are sorted worst first."""
 
     rows: Mapping[str, int]
     n_columns: int
     incomplete: bool
-    verdicts: list[Verdict]
-    numbers: list[Verdict]
-    holes: Holes | None
+    cards: list[Verdict]
+    metrics: dict[str, Verdict]
+    missing: MissingPatterns | None
     marginals: list[Marginal]
     dependence: Dependence | None
     joints: list[Joint]
     calibration: Calibration | None
-    filling: Filling | None
-    map: Map | None
+    imputation: Imputation | None
+    projection: Projection | None
     detection: Detection | None
     utility: Utility | None
     privacy: Privacy | None
-    measures: pd.DataFrame | None
+    privacy_measures: pd.DataFrame | None
     history: pd.DataFrame | None
     training: Mapping[str, Any]
     settings: Mapping[str, Any]
-    schema: list[Line]
+    schema: list[SchemaLine]
     run: Mapping[str, Any]
 
 
-def _bands(missing: npt.NDArray[np.bool_]) -> Floats:
-    """Return shares of holes in bands of rows with like patterns."""
-    n = len(missing)
-    ordered = missing[np.lexsort([*missing.T[::-1], missing.sum(axis=1)])]
-    count = max(1, min(BANDS, n // FEWEST))
-    starts = np.linspace(0, n, count + 1).astype(np.int64)
-    sums = np.add.reduceat(ordered, starts[:-1], axis=0, dtype=np.float64)
-    return np.asarray(sums / np.diff(starts)[:, None], dtype=np.float64)
-
-
-def _holes(real: pd.DataFrame) -> Holes:
-    found = describe(real)
-    names = found.column_rates.sort_values(ascending=False, kind="stable").index
-    shown = [
-        (tuple(map(str, missing)), count)
-        for missing, count in found.patterns
-        if count >= FEWEST
-    ]
-    return Holes(
-        found,
-        factorisation_gap(real),
-        _bands(real[names].isna().to_numpy()),
-        tuple(map(str, names)),
-        shown,
-        len(real) - sum(count for _, count in shown),
-    )
-
-
-def _column_scores(scores: Scores) -> dict[str, float]:
-    table = scores.tables.get("columns")
+def _score_table(scores: Scores, name: str, keys: list[str]) -> pd.DataFrame:
+    """Return the names and scores of columns or pairs, worst first."""
+    table = scores.tables.get(name)
     if table is None:
-        return {}
+        return pd.DataFrame(columns=[*keys, "score"])
     score = "remasked" if "remasked" in table else "score"
-    return dict(zip(table["column"].astype(str), table[score], strict=True))
-
-
-def _pair_scores(scores: Scores) -> pd.DataFrame | None:
-    table = scores.tables.get("pairs")
-    if table is None or not len(table):
-        return None
-    score = "remasked" if "remasked" in table else "score"
-    plain = table[["first", "second", score]].set_axis(
-        ["first", "second", "score"], axis=1
-    )
+    plain = table[[*keys, score]].set_axis([*keys, "score"], axis=1)
     return plain.dropna().sort_values("score", kind="stable", ignore_index=True)
 
 
-def _safe_line(column: Column, real: pd.DataFrame) -> Line:
-    """Return a column's line; a value is named only if enough rows have it."""
-    # Also where another kind was declared for what looks constant.
+def _schema_line(column: Column, real: pd.DataFrame) -> SchemaLine:
+    """Return a line of the schema; a value is named only if enough rows have it."""
+    # Also if another kind was declared for a column that looks constant.
     reason = ONE_VALUE.sub(r"\1", column.reason)
     values = real.get(column.name)
-    suspects = [
+    suspected_na_values = [
         repr(value)
-        for value in column.suspects
-        if values is not None and (values == value).sum() >= FEWEST
+        for value in column.suspected_na_values
+        if values is not None and (values == value).sum() >= MIN_COUNT
     ]
-    if suspects:
-        reason += f"; may stand for a hole: {', '.join(suspects)}"
-    return Line(column.name, column.kind, column.dtype, column.missing, reason)
+    if suspected_na_values:
+        reason += (
+            f"; may be a code for missing values: {', '.join(suspected_na_values)}"
+        )
+    return SchemaLine(
+        column.name, column.kind, column.dtype, column.missing_rate, reason
+    )
 
 
 def _marginals(
-    tables: Mapping[str, pd.DataFrame],
+    tables: Frames,
     numeric: Sequence[str],
     categorical: Sequence[str],
-    known: Mapping[str, float],
+    scores: Mapping[str, float],
 ) -> list[Marginal]:
-    found = []
-    for name in [*numeric, *categorical]:
-        is_number = name in numeric
-        picture = histogram(tables, name) if is_number else bars(tables, name)
-        found.append(
-            Marginal(
-                name,
-                "numeric" if is_number else "categorical",
-                float(known.get(str(name), np.nan)),
-                float(tables["real"][name].isna().mean()),
-                picture,
-            )
+    marginals = [
+        Marginal(
+            name,
+            "numeric" if name in numeric else "categorical",
+            float(scores.get(str(name), np.nan)),
+            float(tables["real"][name].isna().mean()),
+            histogram(tables, name) if name in numeric else bars(tables, name),
         )
-    # A column without a score comes last.
-    return sorted(found, key=lambda m: (np.isnan(m.score), m.score))
+        for name in [*numeric, *categorical]
+    ]
+    # Columns without a score come last.
+    return sorted(marginals, key=lambda m: (np.isnan(m.score), m.score))
 
 
-def _safe_utility(found: Utility | None, real: pd.DataFrame, run: Any) -> Any:
+def _worst_joints(
+    tables: Frames, pairs: pd.DataFrame, numeric: Sequence[str]
+) -> list[Joint]:
+    joints: list[Joint] = []
+    for pair in pairs.itertuples():
+        counts = joint(tables, pair.first, pair.second, pair.score, numeric)
+        if counts is not None:
+            joints.append(counts)
+        if len(joints) == WORST_PAIRS:
+            break
+    return joints
+
+
+def _safe_utility(
+    utility: Utility | None, real: pd.DataFrame, target: str | None
+) -> Utility | None:
     """Return utility without the lines of classes that few real rows have."""
-    target = run.get("target")
-    if found is None or target not in real.columns:
-        return found
+    if utility is None or target not in real.columns:
+        return utility
     counts = real[target].value_counts()
-    rare = {f"auroc of {level}" for level, n in counts.items() if n < FEWEST}
-    kept = found.table[~found.table.index.isin(rare)]
-    return Utility(found.value, found.tstr, found.trtr, found.measure, kept)
+    rare = {f"auroc of {level}" for level, n in counts.items() if n < MIN_COUNT}
+    table = utility.table[~utility.table.index.isin(rare)]
+    return Utility(utility.value, utility.tstr, utility.trtr, utility.measure, table)
 
 
 def gather(
@@ -219,9 +178,9 @@ def gather(
     scores : Scores
         From `evaluate`; its `parts` hold the tables, the schema and the results.
     model : AugMask, optional
-        A fitted model, for its training curves and settings, and to fill holes.
+        A fitted model, for its training curves and settings, and to impute.
     seed : int
-        Splits the real table for the reference of the map, hides cells.
+        Splits the real table for the reference overlap, hides values.
     progress : Progress
     """
     parts = scores.parts
@@ -231,35 +190,29 @@ def gather(
     categorical = list(scores.facts["columns"]["categorical"])
     names = [*numeric, *categorical]
     incomplete = not scores.facts["complete"]
-    # A hole that the schema declares a value is none here.
-    unknown = [c.name for c in schema if c.learned and not c.gated]
+    # Missing values that the schema declares to be a value are not missing here.
+    unknown = [c.name for c in schema if c.learned and not c.missing_is_level]
     tables = {"real": real[names], "synthetic": synthetic[names]}
     alike = dict(tables)
     if incomplete:
-        tables["remasked"] = parts["remasked"][names]
-        alike["synthetic"] = tables["remasked"]
-    pairs = _pair_scores(scores)
-    joints = []
-    for pair in () if pairs is None else pairs.itertuples():
-        found = joint(alike, pair.first, pair.second, pair.score, numeric)
-        if found is not None:
-            joints.append(found)
-        if len(joints) == WORST_PAIRS:
-            break
+        tables["remasked"] = alike["synthetic"] = parts["remasked"][names]
+    columns = _score_table(scores, "columns", ["column"])
+    by_column = dict(zip(columns["column"].astype(str), columns["score"], strict=True))
+    pairs = _score_table(scores, "pairs", ["first", "second"])
     settings = getattr(model, "settings_", None)
     return Facts(
         rows={"real": len(real), "synthetic": len(synthetic)},
         n_columns=len(schema),
         incomplete=incomplete,
-        verdicts=strip(scores),
-        numbers=[judged(scores, key) for key in scores.entries],
-        holes=_holes(real[unknown]) if incomplete else None,
-        marginals=_marginals(tables, numeric, categorical, _column_scores(scores)),
+        cards=cards(scores),
+        metrics={key: verdict(scores, key) for key in scores.entries},
+        missing=missing_patterns(real[unknown]) if incomplete else None,
+        marginals=_marginals(tables, numeric, categorical, by_column),
         dependence=dependence(alike, numeric, categorical) if len(names) > 1 else None,
-        joints=joints,
+        joints=_worst_joints(alike, pairs, numeric),
         calibration=parts.get("calibration"),
-        filling=fill_missing(parts, model, unknown, numeric, seed, progress),
-        map=map_rows(
+        imputation=measure_imputation(parts, model, unknown, numeric, seed, progress),
+        projection=project(
             alike["real"],
             alike["synthetic"],
             numeric,
@@ -267,12 +220,12 @@ def gather(
             stream(seed, "map"),
         ),
         detection=parts.get("detection"),
-        utility=_safe_utility(parts.get("utility"), real, scores.facts),
+        utility=_safe_utility(parts.get("utility"), real, scores.facts.get("target")),
         privacy=parts.get("privacy"),
-        measures=scores.tables.get("privacy"),
+        privacy_measures=scores.tables.get("privacy"),
         history=getattr(model, "history_", None),
         training=getattr(model, "training_", None) or {},
         settings={} if settings is None else dict(vars(settings)),
-        schema=[_safe_line(c, real) for c in schema],
+        schema=[_schema_line(c, real) for c in schema],
         run=scores.facts,
     )

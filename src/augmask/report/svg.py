@@ -1,7 +1,7 @@
-"""A Figure becomes a short piece of SVG whose colours the page decides.
+"""Compact SVG of a matplotlib figure, with the colours and the font of the page.
 
-Figures are drawn in placeholder colours; here these turn into CSS variables, so one
-picture serves light and dark pages. Text stays text and takes the page's font.
+Figures use placeholder colours, which become CSS variables here, so that one figure
+serves light and dark pages. Text stays text.
 """
 
 from __future__ import annotations
@@ -16,18 +16,13 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-# Pixels of the page per point of the figure, at most.
-LARGEST = 1.75
-# Placeholder to the name of a CSS variable. Nothing else may use these colours.
+# Most pixels of the page per point of the figure.
+MAX_SCALE = 1.75
+# Placeholder colours, and the CSS variables that replace them.
 REAL, SYNTHETIC, REMASKED = "#010101", "#020202", "#030303"
 INK, FAINT = "#040404", "#050505"
-VARIABLES = {
-    REAL: "real",
-    SYNTHETIC: "synthetic",
-    REMASKED: "remasked",
-    INK: "ink",
-    FAINT: "faint",
-}
+NAMES = ("real", "synthetic", "remasked", "ink", "faint")
+VARIABLES = dict(zip((REAL, SYNTHETIC, REMASKED, INK, FAINT), NAMES, strict=True))
 
 _HEAD = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 _DROPPED = re.compile(
@@ -36,40 +31,13 @@ _DROPPED = re.compile(
 _OPEN = re.compile(r"<svg[^>]*?viewBox=\"([^\"]*)\"[^>]*>", re.DOTALL)
 _GROUP_ID = re.compile(r"<g id=\"[^\"]*\"")
 _EMPTY = re.compile(r"<g>\s*</g>|<defs>\s*</defs>|<defs/>")
-# A group that says nothing around one element.
+# A group without attributes around one element.
 _LONE = re.compile(r"<g>\s*(<(?:path|use|text|image)\b[^<]*?(?:/>|</text>))\s*</g>")
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _GEOMETRY = re.compile(r" (?:d|x|y|width|height|transform|points)=\"[^\"]*\"")
 _STYLE = re.compile(r"style=\"([^\"]*)\"")
 _NAME = re.compile(r"(\bid=\"|url\(#|href=\"#)(?=[\w-])")
 _SPACE = re.compile(r">\s+<")
-
-
-def _rounded(match: re.Match[str]) -> str:
-    # A transform may stretch an image by its numbers, so these need more digits.
-    digits = 4 if match[0].startswith(" transform") else 1
-
-    def short(number: re.Match[str]) -> str:
-        return f"{float(number[0]):.{digits}f}".rstrip("0").rstrip(".")
-
-    return _NUMBER.sub(short, match[0])
-
-
-def _styled(match: re.Match[str]) -> str:
-    """Return a style without defaults and with the page's colours and font."""
-    kept = []
-    for part in match[1].split(";"):
-        name, _, value = (text.strip() for text in part.partition(":"))
-        if not name or (name, value) in _DEFAULTS:
-            continue
-        if name == "font":
-            name, value = "font-size", value.split(" ")[0]
-        for colour, variable in VARIABLES.items():
-            value = value.replace(colour, f"var(--{variable})")
-        kept.append(f"{name}:{value}")
-    return f'style="{";".join(kept)}"' if kept else ""
-
-
 _DEFAULTS = {
     ("stroke-linejoin", "miter"),
     ("stroke-linecap", "butt"),
@@ -78,14 +46,39 @@ _DEFAULTS = {
 }
 
 
-def _picture(figure: Figure) -> str:
+def _round(match: re.Match[str]) -> str:
+    # A transform may scale an image, so it needs more digits.
+    digits = 4 if match[0].startswith(" transform") else 1
+
+    def short(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.{digits}f}".rstrip("0").rstrip(".")
+
+    return _NUMBER.sub(short, match[0])
+
+
+def _restyle(match: re.Match[str]) -> str:
+    """Return a style attribute without defaults, with the page's colours and font."""
+    parts = []
+    for part in match[1].split(";"):
+        name, _, value = (text.strip() for text in part.partition(":"))
+        if not name or (name, value) in _DEFAULTS:
+            continue
+        if name == "font":
+            name, value = "font-size", value.split(" ")[0]
+        for colour, variable in VARIABLES.items():
+            value = value.replace(colour, f"var(--{variable})")
+        parts.append(f"{name}:{value}")
+    return f'style="{";".join(parts)}"' if parts else ""
+
+
+def _savefig(figure: Figure) -> str:
     for text in figure.findobj(Text):
-        # A column may be called "$x$"; it is a name, not a formula.
+        # "$x$" may be the name of a column.
         text.set_parse_math(False)
     stream = io.StringIO()
     settings: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "augmask"}
     with warnings.catch_warnings(), rc_context(settings):
-        # The browser has glyphs that matplotlib's own font lacks.
+        # The browser has glyphs that matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         figure.savefig(
             stream,
@@ -96,42 +89,33 @@ def _picture(figure: Figure) -> str:
     return stream.getvalue()
 
 
-def _opening(box: str, label: str) -> str:
-    """Return the tag that opens a picture; it grows until its text is this large."""
-    widest = LARGEST * float(box.split()[2])
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" role="img" '
-        f'style="max-width:{widest:.0f}px" aria-label="{escape(label)}">'
-    )
-
-
 def svg(figure: Figure, label: str, name: str) -> str:
-    """Return a figure as SVG that can stand inside a page.
+    """Return a figure as SVG to embed in a page.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
     label : str
-        What a reader who cannot see it should know.
+        A description for screen readers.
     name : str
-        Starts every id inside, so that pictures on one page do not share any.
-
-    Examples
-    --------
-    >>> figure = Figure(figsize=(2, 1))
-    >>> _ = figure.subplots().plot([0, 1], color=SYNTHETIC)
-    >>> text = svg(figure, 'a "line"', "p1")
-    >>> text.startswith("<svg"), "var(--synthetic)" in text, "&quot;line&quot;" in text
-    (True, True, True)
+        Prefix of all ids, so that figures on one page do not share any.
     """
-    text = _HEAD.sub("", _picture(figure))
+
+    def opening(match: re.Match[str]) -> str:
+        width = MAX_SCALE * float(match[1].split()[2])
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{match[1]}" role="img" '
+            f'style="max-width:{width:.0f}px" aria-label="{escape(label)}">'
+        )
+
+    text = _HEAD.sub("", _savefig(figure))
     text = _DROPPED.sub("", text)
     text = _GROUP_ID.sub("<g", text)
-    text = _GEOMETRY.sub(_rounded, text)
-    text = _STYLE.sub(_styled, text)
+    text = _GEOMETRY.sub(_round, text)
+    text = _STYLE.sub(_restyle, text)
     text = _NAME.sub(rf"\g<1>{name}-", text)
     text = text.replace("xlink:href", "href")
-    text = _OPEN.sub(lambda opened: _opening(opened[1], label), text, count=1)
+    text = _OPEN.sub(opening, text, count=1)
     text = _SPACE.sub("><", text)
     for _ in range(4):
         text = _LONE.sub(r"\1", _EMPTY.sub("", text))

@@ -1,18 +1,17 @@
-"""A number, what it is read against, and the sentence that follows by rule.
+"""A grade and a sentence for every metric, by rule.
 
-With v the value, r what other real rows score (the ceiling) and f what independent
-columns score (the floor); v is taken on as many rows as r where that matters:
+With v the value, r the reference (what other real rows score) and f the floor (what
+independent columns score):
 
-* short = how far v lies on the wrong side of r (either side, if nearness is good);
-* yard = the way from r down to f, or `YARD` when there is no floor or the floor is as
-  good as r, as it is for single columns;
-* good: short <= `SLACK`, within the noise of v - r, or short / yard <= `GOOD`; fair:
-  short / yard <= `FAIR`; poor: all else.
-* open, not judged: there is no reference, or short is within a noise so wide that it
-  would hide a poor number too. Privacy is judged by the tests that were made with it.
+* gap = how far v is worse than r (or off it, where closeness is best);
+* scale = the distance from r to f, or `SCALE` if there is no usable floor;
+* good: gap <= `SLACK`, gap within the noise of v - r, or gap / scale <= `GOOD`;
+  fair: gap / scale <= `FAIR`; poor: all else;
+* open (not graded): no reference, or noise so large that it could hide a poor value.
+  Privacy metrics are graded by their own significance tests.
 
-The table as a whole is as good as the worst of its cards: means over columns and pairs
-can be high where a few dependences, which are all that a wide table has, are lost.
+The table has the grade of its worst card: means over columns and pairs can be high
+although the few dependencies of a wide table are lost.
 """
 
 from __future__ import annotations
@@ -20,29 +19,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from augmask.evaluation.scores import Entry, Scores
+from augmask.evaluation.results import Entry, Scores
 
 SLACK = 0.01
-YARD = 0.2
+SCALE = 0.2
 GOOD, FAIR = 0.1, 0.35
-# A floor this near to the ceiling, or within twice the noise, is no yardstick.
-NEAR = 0.02
-# AUC of a guess.
-GUESS = 0.5
+# A floor this close to the reference, or within twice the noise, is not usable.
+MIN_SCALE = 0.02
+# AUC of random guessing.
+CHANCE = 0.5
 
 RULES = (
-    f"A number is “good” if it misses what other real rows score by at most {SLACK}, "
-    "by no more than chance (two and a half standard errors), or by at most "
-    f"{GOOD:.0%} of the way down to independent columns; “fair” up to {FAIR:.0%}; else "
-    "“poor”. Where independent columns score as high as real rows, or were not "
-    f"measured, the way down counts as {YARD}. Where chance alone could hide a poor "
-    "number, it is not judged. Shape and Trend are compared on as many rows as the "
-    "reference has. Privacy is “poor” where a test says that the difference is more "
-    "than chance. The table as a whole is as good as the worst number above."
+    f"Good: within {SLACK} of what other real rows score, within sampling noise (2.5 "
+    f"standard errors), or at most {GOOD:.0%} of the way from there to independent "
+    f"columns. Fair: up to {FAIR:.0%} of the way. Poor: worse. If independent columns "
+    "were not scored or do no worse than real rows, the whole way counts as "
+    f"{SCALE}. A metric is not graded if noise alone could hide a poor value. Shape "
+    "and Trend are compared on equal numbers of rows. A privacy metric is poor if a "
+    "significance test flags it. The table has the grade of its worst metric above."
 )
 
-# The paper's five numbers where they apply, and what says most of the others; then
-# those that see what a mean hides.
+# A card for each tuple: the first key that was measured. The paper's five metrics or
+# what comes closest, then those that show what a mean hides.
 CARDS = (
     ("shape", "shape_remasked"),
     ("trend", "trend_remasked"),
@@ -52,68 +50,53 @@ CARDS = (
     ("c2st_auc",),
     ("trend_worst", "trend_worst_remasked"),
 )
-# What else is compared with complete test rows when the real table has holes.
+# Groups that are compared with complete test rows if the real table is incomplete.
 ON_TEST = ("fidelity", "coverage")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One card of the strip.
+    """A metric with its grade: "good", "fair", "poor" or "open".
 
-    Parameters
-    ----------
-    key, group, title, meaning : str
-    value : float
-    reference, floor : float or None
-    mark : float or None
-        The reference as it would be on as many rows as the value has.
-    grade : {"good", "fair", "poor", "open"}
-    sentence : str
-    against : str
-        Which rows were compared.
+    `mark` is the reference as it would be on as many rows as the value has, `compared`
+    says which rows were compared.
     """
 
     key: str
-    group: str
-    title: str
-    meaning: str
-    value: float
-    reference: float | None
-    floor: float | None
+    entry: Entry
     mark: float | None
     grade: str
     sentence: str
-    against: str
+    compared: str
 
 
-def _known(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
-def _alike(entry: Entry) -> float:
+def _comparable(entry: Entry) -> float:
     """Return the value on as many rows as the reference has."""
-    return entry.value if entry.alike is None else entry.alike
+    return entry.value if entry.comparable is None else entry.comparable
 
 
 def _mark(entry: Entry) -> float | None:
     """Return the reference on as many rows as the value has."""
-    if entry.reference is None or not math.isfinite(entry.reference):
-        return None
-    return entry.reference + entry.value - _alike(entry)
+    reference = _finite(entry.reference)
+    return None if reference is None else reference + entry.value - _comparable(entry)
 
 
-def _way_down(entry: Entry, mark: float) -> float:
-    """Return how far independent columns lie on the wrong side of real rows."""
-    f = entry.floor
-    if f is None or not math.isfinite(f):
-        return YARD
-    way = {"higher": mark - f, "lower": f - mark, "reference": abs(mark - f)}
-    found = way[entry.better]
-    return found if found >= max(NEAR, 2 * entry.noise) else YARD
+def _scale(entry: Entry, mark: float) -> float:
+    """Return how much worse independent columns are than real rows."""
+    floor = _finite(entry.floor)
+    if floor is None:
+        return SCALE
+    below = mark - floor
+    distance = {"higher": below, "lower": -below, "reference": abs(below)}[entry.better]
+    return distance if distance >= max(MIN_SCALE, 2 * entry.noise) else SCALE
 
 
 def grade(entry: Entry) -> str:
-    """Return how good a number is by the rules above.
+    """Return the grade of a metric by the rules above.
 
     Examples
     --------
@@ -121,78 +104,66 @@ def grade(entry: Entry) -> str:
     >>> grade(entry)
     'fair'
     """
-    v, r, mark = _alike(entry), entry.reference, _mark(entry)
+    v, r, mark = _comparable(entry), entry.reference, _mark(entry)
     if not math.isfinite(v) or r is None or mark is None:
         return "open"
-    short = {"higher": r - v, "lower": v - r, "reference": abs(v - r)}[entry.better]
+    gap = {"higher": r - v, "lower": v - r, "reference": abs(v - r)}[entry.better]
     if entry.group == "detection":
-        # Less than real rows is no fault, unless it is less than a guess.
-        short = max(v - max(r, GUESS), min(r, GUESS) - v)
-    yard = _way_down(entry, mark)
-    if short <= SLACK or short / yard <= GOOD:
-        blind = entry.noise > max(SLACK, yard)
-        return "open" if blind else "good"
-    if short <= entry.noise:
-        return "open" if entry.noise / yard > FAIR else "good"
-    return "fair" if short / yard <= FAIR else "poor"
-
-
-def _detection(entry: Entry, graded: str, beside: str) -> str:
-    if graded in ("fair", "poor") and entry.value < GUESS:
-        return (
-            "Below 0.50, a guess: the same rows seem to stand in both tables. See "
-            "privacy."
-        )
-    if graded == "good":
-        return (
-            "Trees tell it from real rows no better than real rows from each other "
-            f"({entry.reference:.2f}); 0.50 is a guess."
-        )
-    can = "can partly" if graded == "fair" else "can"
-    return f"Trees {can} tell it from real rows, where 0.50 is a guess.{beside}"
+        # Being less detectable than real rows is fine, unless it is below chance.
+        gap = max(v - max(r, CHANCE), min(r, CHANCE) - v)
+    scale = _scale(entry, mark)
+    if gap <= SLACK or gap / scale <= GOOD:
+        return "open" if entry.noise > max(SLACK, scale) else "good"
+    if gap <= entry.noise:
+        return "open" if entry.noise / scale > FAIR else "good"
+    return "fair" if gap / scale <= FAIR else "poor"
 
 
 def _sentence(entry: Entry, graded: str) -> str:
-    v, r, f = entry.value, entry.reference, entry.floor
-    if r is None or not math.isfinite(r):
-        return "It was measured without a reference, so it is not judged."
-    if entry.group == "privacy":
-        found = "No sign" if graded == "good" else "A sign"
-        return f"{found} of copying; without copies it is about {r:.2f}."
+    v, r, group = entry.value, _finite(entry.reference), entry.group
+    if r is None:
+        return "Not graded: there is no reference."
+    if group == "privacy":
+        sign = "No sign" if graded == "good" else "A sign"
+        return f"{sign} of copying; about {r:.2f} is expected without it."
     if graded == "open":
-        return f"Too few rows to judge: chance alone may move it by {entry.noise:.2f}."
-    good = graded == "good"
-    beside = "" if good or f is None else f" Independent columns: {f:.2f}."
-    if entry.group == "coverage" and entry.better == "reference" and v > r and not good:
-        return f"More than the {r:.2f} of unseen real rows: a sign of copying."
-    if entry.group == "held-out":
+        return f"Too few rows to grade: noise alone may move it by {entry.noise:.2f}."
+    good, fair = graded == "good", graded == "fair"
+    floor = "" if good or entry.floor is None else f" Independent: {entry.floor:.2f}."
+    if group == "coverage" and entry.better == "reference" and v > r and not good:
+        return f"Above the {r:.2f} of unseen real rows, a sign of copying."
+    if group == "held-out":
         if good:
-            return "Intervals for hidden cells hold what they promise."
-        return f"Intervals for hidden cells are too {'narrow' if v < r else 'wide'}."
-    if entry.group == "detection":
-        return _detection(entry, graded, beside)
-    if entry.group == "utility":
+            return "Intervals for hidden values are calibrated."
+        return f"Intervals for hidden values are too {'narrow' if v < r else 'wide'}."
+    if group == "detection":
+        if good:
+            return f"As hard to tell from real rows as other real rows ({r:.2f})."
+        if v < CHANCE:
+            return "Below chance (0.50): the same rows seem to be in both tables."
+        return f"{'Partly' if fair else 'Easily'} told from real rows.{floor}"
+    if group == "utility":
         if good:
             return "A model learns as much from it as from real rows."
-        less = "somewhat" if graded == "fair" else "much"
-        return f"A model learns {less} less from it than from real rows.{beside}"
-    scored = f", which score {r:.2f}"
-    if entry.alike is not None:
-        scored = f": {entry.alike:.2f} against {r:.2f} on as many rows"
+        less = "somewhat" if fair else "much"
+        return f"A model learns {less} less from it than from real rows.{floor}"
+    others = f" ({r:.2f})"
+    if entry.comparable is not None:
+        others = f" ({entry.comparable:.2f} against {r:.2f} on equally many rows)"
     if good:
-        return f"As good as other real rows{scored}."
-    far = "Somewhat" if graded == "fair" else "Far"
+        return f"As good as other real rows{others}."
+    size = "Somewhat" if fair else "Far"
     side = "below" if entry.better != "lower" else "above"
-    return f"{far} {side} other real rows{scored}.{beside}"
+    return f"{size} {side} other real rows{others}.{floor}"
 
 
-def _against(scores: Scores, key: str) -> str:
-    """Return which rows a number compares."""
+def _compared(scores: Scores, key: str) -> str:
+    """Return which rows a metric compares."""
     group, facts = scores.entries[key].group, scores.facts
     if group == "held-out":
-        return "the fill rule against hidden cells; not about the synthetic rows"
+        return "augmenter against hidden values; not about the synthetic rows"
     if group == "privacy":
-        cells = ", on observed cells" if key.endswith("_observed") else ""
+        cells = ", on observed values" if key.endswith("_observed") else ""
         return f"training rows against test rows{cells}"
     if group == "utility":
         return "predictions for the test rows"
@@ -201,47 +172,33 @@ def _against(scores: Scores, key: str) -> str:
     if group in ON_TEST:
         return "synthetic rows against the complete test rows"
     if key.endswith("_complete"):
-        return "complete synthetic rows against observed cells"
-    return "synthetic rows with holes put in against observed cells"
+        return "complete synthetic rows against observed values"
+    return "re-masked synthetic rows against observed values"
 
 
-def judged(scores: Scores, key: str) -> Verdict:
-    """Return one number with its grade and sentence."""
+def verdict(scores: Scores, key: str) -> Verdict:
+    """Return one metric with its grade and sentence."""
     entry = scores.entries[key]
     graded = grade(entry)
     if entry.group == "privacy":
-        # Whether these differ by more than chance was tested where they were taken.
+        # Tested for significance where it was measured.
         graded = "poor" if key in scores.facts.get("flagged", ()) else "good"
-    return Verdict(
-        key,
-        entry.group,
-        entry.title,
-        entry.meaning,
-        entry.value,
-        entry.reference if _known(entry.reference) else None,
-        entry.floor if _known(entry.floor) else None,
-        _mark(entry),
-        graded,
-        _sentence(entry, graded),
-        _against(scores, key),
-    )
+    sentence = _sentence(entry, graded)
+    return Verdict(key, entry, _mark(entry), graded, sentence, _compared(scores, key))
 
 
-def strip(scores: Scores) -> list[Verdict]:
-    """Return the numbers that matter most, of those that were measured."""
+def cards(scores: Scores) -> list[Verdict]:
+    """Return the most important of the metrics that were measured."""
     chosen: list[str] = []
     for keys in CARDS:
-        found = [key for key in keys if key in scores.entries and key not in chosen]
-        chosen += found[:1]
-    return [judged(scores, key) for key in chosen]
+        measured = [k for k in keys if k in scores.entries and k not in chosen]
+        chosen += measured[:1]
+    return [verdict(scores, key) for key in chosen]
 
 
 def _about_rows(verdicts: list[Verdict]) -> list[Verdict]:
-    """Return the cards that judge synthetic rows.
-
-    A fill rule is no synthetic row; its card says what it found.
-    """
-    return [v for v in verdicts if v.group != "held-out" and v.grade != "open"]
+    """Return the graded metrics of synthetic rows; held-out ones are not about them."""
+    return [v for v in verdicts if v.entry.group != "held-out" and v.grade != "open"]
 
 
 def overall(verdicts: list[Verdict]) -> str:
@@ -252,13 +209,12 @@ def overall(verdicts: list[Verdict]) -> str:
     >>> overall([])
     'open'
     """
-    found = {v.grade for v in _about_rows(verdicts)}
-    worst_first = ("poor", "fair", "good", "open")
-    return next((g for g in worst_first if g in found), "open")
+    grades = {v.grade for v in _about_rows(verdicts)}
+    return next((g for g in ("poor", "fair", "good") if g in grades), "open")
 
 
 def headline(verdicts: list[Verdict], n_flagged: int = 0) -> str:
-    """Return one sentence over all cards, and one more if rows seem to be copied.
+    """Return one sentence over all cards, and one more if rows may be copied.
 
     Examples
     --------
@@ -269,14 +225,12 @@ def headline(verdicts: list[Verdict], n_flagged: int = 0) -> str:
         return "Nothing was measured."
     about_rows = _about_rows(verdicts)
     n_good = sum(v.grade == "good" for v in about_rows)
-    poor = [v.title for v in verdicts if v.grade == "poor"]
-    if not about_rows:
-        text = "Nothing here could be judged: there are too few rows, or no reference"
-    else:
-        are = "is" if n_good == 1 else "are"
+    poor = [v.entry.title for v in verdicts if v.grade == "poor"]
+    text = "Nothing could be graded: too few rows, or no reference"
+    if about_rows:
         text = (
-            f"{overall(verdicts).capitalize()} by its worst number: {n_good} of "
-            f"{len(about_rows)} {are} as good as real rows"
+            f"{overall(verdicts).capitalize()} by its worst metric: {n_good} of "
+            f"{len(about_rows)} metrics on a par with other real rows"
         )
     if poor:
         text += f"; look at {', '.join(poor)} first"

@@ -1,1 +1,1 @@
-"""From a trained denoiser to rows: `draw` generates in batches, `stream` writes."""
+"""From a trained denoiser to rows: generate, condition, impute, write."""

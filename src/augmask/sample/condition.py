@@ -1,16 +1,15 @@
-"""Rows that satisfy conditions and keep rules, by the law of the model.
+"""Conditional sampling: rows that satisfy `where` and all constraints.
 
-Rows are drawn as the model draws them, and those that satisfy everything are kept: they
-have exactly the law that is asked for. Where starts can be screened (see `source`),
-that is affordable down to about one row in ten. What it does not find is completed: the
-reverse process draws the rest of a row around cells that satisfy the conditions. A
-condition such as `sex == "F"` gives such a cell. For one such as `30 <= age <= 40` the
-kept rows tell in which combinations the cells in question occur, and these are drawn
-again, their numbers spread a little (a smoothed bootstrap), so that they are new ones.
+Rejection sampling comes first: rows of the model that satisfy everything have exactly
+the conditional distribution. With screening (see `row_generator`) it is affordable down
+to about one row in ten. The remaining rows are inpainted around cells that satisfy the
+conditions. An exact condition such as `sex == "F"` gives such a cell; for a range such
+as `30 <= age <= 40` the cells are resampled from accepted rows, with numbers spread a
+little (a smoothed bootstrap) so that they are new.
 
-Nothing goes on for ever: the search is bounded, and if it finds no row, that is an
-error with the number of rows that were tried. Where several conditions are rare
-together, they are met one after the other, each among rows that satisfy those before.
+The search is bounded: if no row is accepted, an error reports how many were tried.
+Conditions that are rare together are met one after the other, each among rows that
+satisfy those before.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from augmask.errors import ConditionError
 from augmask.progress import Progress, silent
 from augmask.rng import stream
 from augmask.sample.constraints import Constraint
-from augmask.sample.source import Drawn, Given, Source, joined
-from augmask.table.decode import aside_series
+from augmask.sample.row_generator import EncodedRows, KnownCells, RowGenerator
+from augmask.table.codec import unlearned_series
+from augmask.table.conditions import Where
 from augmask.table.schema import NUMERIC
 from augmask.table.table import BoolArray
-from augmask.table.where import Where
 
 log = logging.getLogger("augmask")
 
-# Keeping rows costs 1 / rate; at this rate and above it is cheaper than completing.
-MOSTLY = 0.6
-# Kept rows that describe the cells in question well, and those that do at a pinch.
-ENOUGH, FEW = 1_000, 50
-# What a search may cost, as a share of the rows asked for: with the rows that are
-# followed or completed after it, less than twice what plain rows cost. It goes on, up
-# to MOST rows, only while it has found too few to complete around.
-SEARCH, SCREENING = 0.6, 0.8
-LEAST, MOST = 1_000, 20_000
-FIRST = 4_096
-# Kept rows whose cells are remembered.
-REMEMBERED = 5_000
-# What can only be kept or left, such as a rule in Python, must hold in so many rows.
-RAREST = 0.01
+# Rejection costs 1 / rate; from this acceptance rate on it is cheaper than inpainting.
+REJECTION_RATE = 0.6
+# Accepted rows that describe the cells to inpaint around well, and the fewest that do.
+ENOUGH_ACCEPTED, MIN_ACCEPTED = 1_000, 50
+# Rows that a search may generate, as a share of the requested ones: with the rows that
+# are completed afterwards, less than twice the cost of unconditional rows. The search
+# continues, up to MAX_SEARCH rows, only while too few rows are accepted.
+SEARCH_SHARE, SCREENING_SHARE = 0.6, 0.8
+MIN_SEARCH, MAX_SEARCH = 1_000, 20_000
+FIRST_BATCH = 4_096
+# Accepted rows that are stored for inpainting.
+MAX_STORED = 5_000
+# The smallest acceptance rate where rows cannot be inpainted (Python constraints).
+MIN_RATE = 0.01
 
 
 class Clause(NamedTuple):
-    """One thing that rows must satisfy, and the columns that it is about."""
+    """One thing that rows must satisfy, and the columns that it involves."""
 
     text: str
     columns: tuple[Any, ...]
@@ -61,307 +60,314 @@ class Clause(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Demand:
-    """What rows must satisfy: given cells, conditions and rules.
-
-    Parameters
-    ----------
-    where : Where or None
-    rules : tuple of Rule
-    """
+class RowFilter:
+    """What rows must satisfy: conditions and constraints."""
 
     where: Where | None = None
     constraints: tuple[Constraint, ...] = ()
 
     @property
-    def given(self) -> dict[Any, Any]:
-        """The cells that are the same in every row."""
+    def exact(self) -> dict[Any, Any]:
+        """Values that are the same in every row."""
         return {} if self.where is None else self.where.exact
 
-    def clauses(self, with_given: bool) -> list[Clause]:
+    def clauses(self, with_exact: bool) -> list[Clause]:
         """Return what rows are tested for."""
-        found = []
+        clauses = []
         conditions = {} if self.where is None else self.where.conditions
         for label, condition in conditions.items():
-            if label in self.given and not with_given:
+            if label in self.exact and not with_exact:
                 continue
 
             def holds(frame: pd.DataFrame, at: Any = label, c: Any = condition) -> Any:
                 return c.holds(frame[at])
 
-            found.append(Clause(f"the condition on {str(label)!r}", (label,), holds))
-        for constraint in self.constraints:
-            found.append(
-                Clause(
-                    f"the rule {constraint.text}", constraint.columns, constraint.holds
-                )
-            )
-        return found
+            clauses.append(Clause(f"the condition on {str(label)!r}", (label,), holds))
+        for each in self.constraints:
+            text = f"the constraint {each.text}"
+            clauses.append(Clause(text, each.columns, each.holds))
+        return clauses
 
 
 def _all_hold(clauses: list[Clause], frame: pd.DataFrame) -> BoolArray:
-    rows = np.ones(len(frame), dtype=np.bool_)
+    accepted = np.ones(len(frame), dtype=np.bool_)
     for clause in clauses:
-        rows &= clause.holds(frame)
-    return rows
+        accepted &= clause.holds(frame)
+    return accepted
 
 
-class _Search:
-    """One run: a pilot, and rows completed around what it found."""
-
-    def __init__(self, source: Source, n: int, demand: Demand) -> None:
-        self.source, self.n, self.demand = source, n, demand
-        self.screens = source.screens
-        # Screened rows must meet given cells too; otherwise these are given.
-        self.clauses = demand.clauses(self.screens)
-        self.loose = demand.clauses(False)
-        self.columns = tuple(
-            dict.fromkeys(label for clause in self.loose for label in clause.columns)
-        )
-        self.fixable = bool(self.columns or demand.given)
-        self.drawn = self.promising = self.followed = self.hits = self.completed = 0
-        self.alone = np.zeros(len(self.loose))
-        self.kept: list[Drawn] = []
-        self.remembered = 0
-
-    @property
-    def rate(self) -> float:
-        """Share of the rows, as the model draws them, that satisfy everything."""
-        share = self.hits / max(self.followed, 1)
-        return share * self.promising / max(self.drawn, 1)
-
-    def facts(self) -> dict[str, Any]:
-        """Return what was achieved, for the user."""
-        return {
-            # where all is given, nothing was left to chance
-            "rate": round(self.rate, 6) if self.clauses else None,
-            "drawn": self.drawn,
-            "completed": self.completed,
-        }
-
-    def _given(self, n: int) -> Given | None:
-        values = self.demand.given
-        return self.source.constant(values, n) if values else None
-
-    # -- keep what satisfies ----------------------------------------------------
-
-    def _next_size(self, left: int) -> int:
-        """Return how many rows to draw next in the hope for good ones; 0 to stop."""
-        largest = self.source.settings.sampling_batch
-        if not self.clauses:
-            return min(left, largest)
-        if not self.drawn:
-            share = 1 if self.screens else 4
-            return min(max(left // share, LEAST // 4), FIRST, largest)
-        return min(self._hopeful(left), largest, max(self._bound() - self.drawn, 0))
-
-    def _hopeful(self, left: int) -> int:
-        """Return how many rows should hold as many good ones as are left."""
-        wanted = left
-        if not (self.screens or self.rate >= MOSTLY) and self.fixable:
-            wanted = min(left, ENOUGH - self.hits)
-        return math.ceil(max(wanted, 0) / max(self.rate, 1 / self.drawn)) + 1
-
-    def _bound(self) -> int:
-        """Return how many rows may be drawn in the hope for good ones."""
-        if not self.fixable:
-            # Nothing to complete around: keep or leave.
-            return math.ceil(self.n / RAREST) + LEAST
-        if self.screens:
-            bound = math.ceil(SCREENING * self.n / self.source.screening_cost)
-        elif self.rate >= MOSTLY:
-            bound = 2 * self.n
-        else:
-            bound = math.ceil(SEARCH * self.n)
-        bound = max(bound, LEAST)
-        # Given cells alone can be completed around without a single row found.
-        scarce = self.columns and self.hits < FEW and self.rate * bound < FEW
-        return max(bound, MOST) if scarce else bound
-
-    def _keep(self, left: int) -> Drawn | None:
-        """Draw some rows and return the good ones; None when that is not worth it."""
-        size = self._next_size(left)
-        if not size:
-            return None
-        name = f"search {self.drawn}"
-        if self.screens and self.clauses:
-            promising, rows = self.source.screen(
-                size, left + LEAST // 20, name, self._test
-            )
-        else:
-            promising, rows = size, self.source.draw(size, name, self._given(size))
-            self._test(rows.frame)
-        good = _all_hold(self.clauses, rows.frame)
-        self.drawn += size
-        self.promising += promising
-        self.followed += len(rows)
-        self.hits += int(good.sum())
-        rows = rows.taken(good)
-        if self.remembered < REMEMBERED and len(rows):
-            self.kept.append(rows)
-            self.remembered += len(rows)
-        return rows
-
-    def _test(self, frame: pd.DataFrame) -> BoolArray:
-        """Say which rows satisfy everything, and count what each clause allows."""
-        for j, clause in enumerate(self.loose):
-            self.alone[j] += clause.holds(frame).sum()
-        return _all_hold(self.clauses, frame)
-
-    # -- complete around cells that satisfy --------------------------------------
-
-    def _no_support(self, text: str, tried: int) -> ConditionError:
-        return ConditionError(
-            f"none of {tried:,} rows satisfied {text}, so the model gives it less than "
-            f"1 in {tried:,}; widen it or leave it out"
-        )
-
-    def _bank(self) -> tuple[Drawn | None, tuple[Any, ...]]:
-        """Return rows whose cells in question are combinations that satisfy all."""
-        given = tuple(self.demand.given)
-        if not self.columns:
-            return None, given
-        if self.hits >= FEW or (self.hits and len(self.clauses) == 1):
-            return joined(self.kept), given + self.columns
-        for clause, held in zip(self.loose, self.alone, strict=True):
-            if not held and (not given or not self.screens):
-                raise self._no_support(clause.text, self.drawn)
-        if len(self.clauses) == 1:
-            raise self._no_support(self.clauses[0].text, self.drawn)
-        return self._one_by_one(given)
-
-    def _one_by_one(self, given: tuple[Any, ...]) -> tuple[Drawn, tuple[Any, ...]]:
-        """Let conditions that are rare together be met one after the other."""
-        order = np.argsort(self.alone, kind="stable")
-        bank: Drawn | None = None
-        labels = given
-        for stage, j in enumerate(order):
-            clause = self.loose[j]
-            met = [self.loose[i] for i in order[: stage + 1]]
-            kept: list[Drawn] = []
-            tried = found = 0
-            while tried < MOST and found < ENOUGH:
-                size = min(FIRST, self.source.settings.sampling_batch, MOST - tried)
-                around = self._given(size)
-                if bank is not None:
-                    around = self._around(bank, labels, size, f"stage {stage} {tried}")
-                rows = self.source.draw(size, f"stage {stage} {tried}", around)
-                kept.append(rows.taken(_all_hold(met, rows.frame)))
-                tried, found = tried + size, found + len(kept[-1])
-            if not found:
-                raise self._no_support(f"{clause.text} together with the others", tried)
-            bank = joined(kept)
-            labels = tuple(dict.fromkeys(labels + clause.columns))
-        assert bank is not None
-        return bank, labels
-
-    def _around(self, bank: Drawn, labels: tuple[Any, ...], n: int, name: str) -> Given:
-        """Return cells to complete around: those of the bank, numbers spread a bit."""
-        rng = stream(self.source.seed, "around", name)
-        # Each is taken as often as any other, give or take one.
-        turns = [rng.permutation(len(bank)) for _ in range(-(-n // len(bank)))]
-        rows = bank.taken(np.concatenate(turns)[:n])
-        codec = self.source.codec
-        spread = [
-            column
-            for column in codec.schema
-            if column.kind in NUMERIC
-            and column.label in labels
-            and column.label not in self.demand.given
-            # Among whole or rounded numbers repeats are no copies, and heaps matter.
-            and bank.frame[column.label].nunique() > len(bank) / 2
-        ]
-        if not spread or len(bank) < 2:
-            return Given(rows, labels)
-        at = [codec.layout.num_names.index(column.name) for column in spread]
-        num = rows.num.copy()
-        num[:, at] = _smoothed(bank.num[:, at], rows.num[:, at], rng)
-        frame = codec.decode(num, rows.cat, rng)
-        tried = rows.frame.copy()
-        for column in spread:
-            tried[column.label] = frame[column.label]
-        about = [c for c in self.loose if c.columns and set(c.columns) <= set(labels)]
-        good = _all_hold(about, tried)
-        num[~good] = rows.num[~good]
-        for column in spread:
-            kept = rows.frame[column.label]
-            tried[column.label] = tried[column.label].where(good, kept)
-        return Given(Drawn(num, rows.cat, tried), labels)
-
-    def _complete(self, left: int) -> Iterator[Drawn]:
-        """Yield the rows that keeping did not find."""
-        bank, labels = self._bank()
-        bound = math.ceil(left / RAREST) + LEAST
-        good = 0
-        while good < left and self.completed < bound:
-            share = good / self.completed if good else 1.0
-            size = math.ceil((left - good) / share)
-            size = min(size, self.source.settings.sampling_batch)
-            name = f"rest {self.completed}"
-            around = self._given(size)
-            if bank is not None:
-                around = self._around(bank, labels, size, name)
-            rows = self.source.draw(size, name, around)
-            rows = rows.taken(_all_hold(self.clauses, rows.frame))
-            self.completed += size
-            good += len(rows)
-            yield rows
-
-    def rows(self) -> Iterator[Drawn]:
-        """Yield rows that satisfy everything, at least `n` in all."""
-        left = self.n
-        while left > 0 and (rows := self._keep(left)) is not None:
-            left -= len(rows)
-            yield rows
-        if left > 0 and self.fixable:
-            for rows in self._complete(left):
-                left -= len(rows)
-                yield rows
-        if left > 0:
-            texts = " and ".join(clause.text for clause in self.clauses)
-            tried = self.drawn + self.completed
-            raise ConditionError(
-                f"{self.n - left:,} of {tried:,} rows satisfied {texts}, at least "
-                f"{RAREST:.0%} must; loosen what is asked"
-            )
+def _no_support(text: str, tried: int) -> ConditionError:
+    return ConditionError(
+        f"none of {tried:,} rows satisfied {text}, so its probability is below 1 in "
+        f"{tried:,}; widen it or leave it out"
+    )
 
 
 def _smoothed(
     bank: np.ndarray, rows: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Spread rows taken from a bank, keeping its mean and covariance."""
+    """Add kernel noise to rows resampled from a bank; mean and covariance stay."""
     n, d = bank.shape
-    # Silverman's rule, for one normal cloud
-    width = (4 / (d + 2) / n) ** (1 / (d + 4))
-    width = min(width, 1.0)
+    # Silverman's rule for a normal distribution.
+    width = min((4 / (d + 2) / n) ** (1 / (d + 4)), 1.0)
     center = bank.mean(axis=0)
     noise = rng.multivariate_normal(
         np.zeros(d), np.atleast_2d(np.cov(bank.T)), len(rows), check_valid="ignore"
     )
-    near = center + math.sqrt(1 - width**2) * (rows - center)
-    return np.asarray(near + width * noise)
+    shrunk = center + math.sqrt(1 - width**2) * (rows - center)
+    return np.asarray(shrunk + width * noise)
 
 
-def satisfying(
-    source: Source, n: int, demand: Demand, progress: Progress = silent
+class _ConditionalSampler:
+    """One run: rejection sampling, then inpainting around accepted cells."""
+
+    def __init__(self, generator: RowGenerator, n: int, row_filter: RowFilter) -> None:
+        self.generator, self.n, self.row_filter = generator, n, row_filter
+        self.screening = generator.can_screen
+        # Screened rows must satisfy exact conditions too; otherwise these are known
+        # cells of every row.
+        self.clauses = row_filter.clauses(self.screening)
+        self.inexact = row_filter.clauses(False)
+        self.columns = tuple(
+            dict.fromkeys(label for clause in self.inexact for label in clause.columns)
+        )
+        self.can_inpaint = bool(self.columns or row_filter.exact)
+        # Rows screened, predicted to be accepted, generated, accepted, and inpainted.
+        self.tried = self.promising = self.generated = self.accepted = 0
+        self.completed = 0
+        self.accepted_alone = np.zeros(len(self.inexact))
+        self.stored: list[EncodedRows] = []
+        self.n_stored = 0
+
+    @property
+    def rate(self) -> float:
+        """Estimated share of the model's rows that satisfy everything."""
+        share = self.accepted / max(self.generated, 1)
+        return share * self.promising / max(self.tried, 1)
+
+    def report(self) -> dict[str, Any]:
+        """Return the numbers shown to the user."""
+        return {
+            # None where every condition is exact and nothing was searched for.
+            "rate": round(self.rate, 6) if self.clauses else None,
+            "drawn": self.tried,
+            "completed": self.completed,
+        }
+
+    def _exact_cells(self, n: int) -> KnownCells | None:
+        values = self.row_filter.exact
+        return self.generator.constant(values, n) if values else None
+
+    # -- rejection sampling -----------------------------------------------------
+
+    def _next_size(self, left: int) -> int:
+        """Return how many rows to try next; 0 to stop."""
+        largest = self.generator.settings.sampling_batch
+        if not self.clauses:
+            return min(left, largest)
+        if not self.tried:
+            divisor = 1 if self.screening else 4
+            return min(max(left // divisor, MIN_SEARCH // 4), FIRST_BATCH, largest)
+        return min(self._expected(left), largest, max(self._bound() - self.tried, 0))
+
+    def _expected(self, left: int) -> int:
+        """Return how many tries should give the accepted rows that are needed."""
+        needed = left
+        rejecting = self.screening or self.rate >= REJECTION_RATE
+        if not rejecting and self.can_inpaint:
+            needed = min(left, ENOUGH_ACCEPTED - self.accepted)
+        return math.ceil(max(needed, 0) / max(self.rate, 1 / self.tried)) + 1
+
+    def _bound(self) -> int:
+        """Return how many rows may be tried in all."""
+        if not self.can_inpaint:
+            return math.ceil(self.n / MIN_RATE) + MIN_SEARCH
+        if self.screening:
+            bound = math.ceil(SCREENING_SHARE * self.n / self.generator.screening_cost)
+        elif self.rate >= REJECTION_RATE:
+            bound = 2 * self.n
+        else:
+            bound = math.ceil(SEARCH_SHARE * self.n)
+        bound = max(bound, MIN_SEARCH)
+        # Exact cells alone can be inpainted around without any accepted row.
+        too_few = (
+            self.columns
+            and self.accepted < MIN_ACCEPTED
+            and self.rate * bound < MIN_ACCEPTED
+        )
+        return max(bound, MAX_SEARCH) if too_few else bound
+
+    def _try(self, left: int) -> EncodedRows | None:
+        """Generate a batch and return its accepted rows; None to stop."""
+        size = self._next_size(left)
+        if not size:
+            return None
+        name = f"search {self.tried}"
+        if self.screening and self.clauses:
+            promising, rows = self.generator.screen(
+                size, left + MIN_SEARCH // 20, name, self._test
+            )
+        else:
+            promising = size
+            rows = self.generator.generate(size, name, self._exact_cells(size))
+            self._test(rows.frame)
+        accepted = _all_hold(self.clauses, rows.frame)
+        self.tried += size
+        self.promising += promising
+        self.generated += len(rows)
+        self.accepted += int(accepted.sum())
+        rows = rows.select(accepted)
+        if self.n_stored < MAX_STORED and len(rows):
+            self.stored.append(rows)
+            self.n_stored += len(rows)
+        return rows
+
+    def _test(self, frame: pd.DataFrame) -> BoolArray:
+        """Return which rows satisfy everything, and count each clause alone."""
+        for j, clause in enumerate(self.inexact):
+            self.accepted_alone[j] += clause.holds(frame).sum()
+        return _all_hold(self.clauses, frame)
+
+    # -- inpainting around accepted cells -----------------------------------------
+
+    def _bank(self) -> tuple[EncodedRows | None, tuple[Any, ...]]:
+        """Return accepted rows, and the columns to inpaint around."""
+        exact = tuple(self.row_filter.exact)
+        if not self.columns:
+            return None, exact
+        if self.accepted >= MIN_ACCEPTED or (self.accepted and len(self.clauses) == 1):
+            return EncodedRows.concat(self.stored), exact + self.columns
+        for clause, count in zip(self.inexact, self.accepted_alone, strict=True):
+            if not count and (not exact or not self.screening):
+                raise _no_support(clause.text, self.tried)
+        if len(self.clauses) == 1:
+            raise _no_support(self.clauses[0].text, self.tried)
+        return self._one_by_one(exact)
+
+    def _one_by_one(
+        self, exact: tuple[Any, ...]
+    ) -> tuple[EncodedRows, tuple[Any, ...]]:
+        """Meet clauses that are rare together one after the other, rarest first."""
+        order = np.argsort(self.accepted_alone, kind="stable")
+        bank: EncodedRows | None = None
+        labels = exact
+        for stage, j in enumerate(order):
+            clause = self.inexact[j]
+            so_far = [self.inexact[i] for i in order[: stage + 1]]
+            parts: list[EncodedRows] = []
+            tried = accepted = 0
+            while tried < MAX_SEARCH and accepted < ENOUGH_ACCEPTED:
+                largest = self.generator.settings.sampling_batch
+                size = min(FIRST_BATCH, largest, MAX_SEARCH - tried)
+                name = f"stage {stage} {tried}"
+                known = self._exact_cells(size)
+                if bank is not None:
+                    known = self._resample(bank, labels, size, name)
+                rows = self.generator.generate(size, name, known)
+                parts.append(rows.select(_all_hold(so_far, rows.frame)))
+                tried, accepted = tried + size, accepted + len(parts[-1])
+            if not accepted:
+                raise _no_support(f"{clause.text} together with the others", tried)
+            bank = EncodedRows.concat(parts)
+            labels = tuple(dict.fromkeys(labels + clause.columns))
+        assert bank is not None
+        return bank, labels
+
+    def _resample(
+        self, bank: EncodedRows, labels: tuple[Any, ...], n: int, name: str
+    ) -> KnownCells:
+        """Resample the cells of `labels` from the bank, numbers spread a little."""
+        rng = stream(self.generator.seed, "around", name)
+        # Each row of the bank occurs as often as any other, give or take one.
+        turns = [rng.permutation(len(bank)) for _ in range(-(-n // len(bank)))]
+        rows = bank.select(np.concatenate(turns)[:n])
+        codec = self.generator.codec
+        spread = [
+            column
+            for column in codec.schema
+            if column.kind in NUMERIC
+            and column.label in labels
+            and column.label not in self.row_filter.exact
+            # Repeats of integers or rounded numbers are not copies, and peaks matter.
+            and bank.frame[column.label].nunique() > len(bank) / 2
+        ]
+        if not spread or len(bank) < 2:
+            return KnownCells(rows, labels)
+        at = [codec.layout.num_names.index(column.name) for column in spread]
+        num = rows.num.copy()
+        num[:, at] = _smoothed(bank.num[:, at], rows.num[:, at], rng)
+        decoded = codec.decode(num, rows.cat, rng)
+        frame = rows.frame.copy()
+        for column in spread:
+            frame[column.label] = decoded[column.label]
+        # Rows that no longer satisfy the clauses keep their original numbers.
+        known = set(labels)
+        involved = [c for c in self.inexact if c.columns and set(c.columns) <= known]
+        accepted = _all_hold(involved, frame)
+        num[~accepted] = rows.num[~accepted]
+        for column in spread:
+            original = rows.frame[column.label]
+            frame[column.label] = frame[column.label].where(accepted, original)
+        return KnownCells(EncodedRows(num, rows.cat, frame), labels)
+
+    def _inpaint(self, left: int) -> Iterator[EncodedRows]:
+        """Yield the rows that rejection sampling did not give."""
+        bank, labels = self._bank()
+        bound = math.ceil(left / MIN_RATE) + MIN_SEARCH
+        accepted = 0
+        while accepted < left and self.completed < bound:
+            share = accepted / self.completed if accepted else 1.0
+            size = math.ceil((left - accepted) / share)
+            size = min(size, self.generator.settings.sampling_batch)
+            name = f"rest {self.completed}"
+            known = self._exact_cells(size)
+            if bank is not None:
+                known = self._resample(bank, labels, size, name)
+            rows = self.generator.generate(size, name, known)
+            rows = rows.select(_all_hold(self.clauses, rows.frame))
+            self.completed += size
+            accepted += len(rows)
+            yield rows
+
+    def rows(self) -> Iterator[EncodedRows]:
+        """Yield rows that satisfy everything, at least `n` in all."""
+        left = self.n
+        while left > 0 and (rows := self._try(left)) is not None:
+            left -= len(rows)
+            yield rows
+        if left > 0 and self.can_inpaint:
+            for rows in self._inpaint(left):
+                left -= len(rows)
+                yield rows
+        if left > 0:
+            texts = " and ".join(clause.text for clause in self.clauses)
+            tried = self.tried + self.completed
+            raise ConditionError(
+                f"only {self.n - left:,} of {tried:,} rows satisfied {texts}, fewer "
+                f"than {MIN_RATE:.0%}; loosen it"
+            )
+
+
+def sample_where(
+    generator: RowGenerator, n: int, row_filter: RowFilter, progress: Progress = silent
 ) -> Iterator[pd.DataFrame]:
-    """Yield `n` rows that satisfy a demand, as frames.
+    """Yield `n` rows that satisfy a filter, as frames.
 
-    Each frame has `attrs["where"]`: `rate`, the share of rows that satisfy everything
-    of their own accord; `drawn`, how many rows were drawn to find out; `completed`, how
-    many were then completed around cells that do.
+    Each frame has `attrs["where"]`: `rate`, the share of unconditional rows that are
+    accepted; `drawn`, how many rows were drawn to estimate it; `completed`, how many
+    were inpainted around accepted cells.
     """
-    search = _Search(source, n, demand)
-    aside = [column for column in source.codec.schema if column.kind == "identifier"]
+    sampler = _ConditionalSampler(generator, n, row_filter)
+    identifiers = [c for c in generator.codec.schema if c.kind == "identifier"]
     done = 0
-    for rows in search.rows():
+    for rows in sampler.rows():
         frame = rows.frame.iloc[: n - done].reset_index(drop=True)
         if not len(frame):
             continue
-        for column in aside:
-            frame[column.label] = aside_series(column, len(frame), done)
+        for column in identifiers:
+            frame[column.label] = unlearned_series(column, len(frame), done)
         done += len(frame)
-        progress("sample", done, n, {"rate": search.rate} if search.clauses else {})
-        frame.attrs["where"] = search.facts()
+        progress("sample", done, n, {"rate": sampler.rate} if sampler.clauses else {})
+        frame.attrs["where"] = sampler.report()
         yield frame
-    log.info("conditions: %s", search.facts())
+    log.info("conditional sampling: %s", sampler.report())

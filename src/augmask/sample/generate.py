@@ -1,83 +1,227 @@
-"""From a wish to frames: plain rows, rows under conditions, rows with holes."""
+"""`generate`: unconditional rows, rows under conditions, completed partial rows.
+
+A frame of partial rows is completed row by row: known cells stay, the others are drawn.
+Unlike in `impute`, columns may be absent, and an unknown level is an error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from augmask.errors import UsageError
-from augmask.missing.learned import draw_missing
-from augmask.missing.model import MissingModel
+from augmask.errors import ConditionError, UsageError, did_you_mean
+from augmask.missing.model import MissingModel, draw_missing
 from augmask.progress import Progress, silent
 from augmask.rng import stream
-from augmask.sample.condition import Demand, satisfying
+from augmask.sample.condition import RowFilter, sample_where
 from augmask.sample.constraints import Constraint
-from augmask.sample.partial import completed_rows
-from augmask.sample.source import Source
-from augmask.table.where import read_where
+from augmask.sample.row_generator import RowGenerator, complete_rows
+from augmask.table.conditions import read_where
+from augmask.table.frames import read_frame
+from augmask.table.infer import missing_mask
+from augmask.table.schema import Schema
+from augmask.table.table import BoolArray, Table
 
-# Rows that tell how far the model's rows are from the table's.
-PILOT = 4_000
+# Rows generated to calibrate the missingness model.
+CALIBRATION_ROWS = 4_000
+# How often partial rows that violate a constraint are redrawn.
+MAX_REDRAWS = 10
+
+
+# -- missing values of generated rows ----------------------------------------------
 
 
 def check_missing(missing: Any) -> None:
-    """Raise unless the wish for holes can be met."""
+    """Raise unless `missing` is None or "learned"."""
     if missing not in (None, "learned"):
         raise UsageError(
             f"missing must be None (complete rows) or 'learned', got {missing!r}"
         )
 
 
-def holed(
+def add_missing_values(
     frames: Iterator[pd.DataFrame], model: MissingModel, seed: int
 ) -> Iterator[pd.DataFrame]:
-    """Yield frames with the holes that one would have found in them."""
+    """Yield frames with missing values drawn from `model`."""
     start = 0
     for frame in frames:
-        with_holes = draw_missing(model, frame, stream(seed, "holes", start))
-        with_holes.attrs = frame.attrs
+        incomplete = draw_missing(model, frame, stream(seed, "holes", start))
+        incomplete.attrs = frame.attrs
         start += len(frame)
-        yield with_holes
+        yield incomplete
 
 
 def adjusted_missing_model(
-    source: Source, constraints: tuple[Constraint, ...], model: MissingModel
+    generator: RowGenerator, constraints: tuple[Constraint, ...], model: MissingModel
 ) -> MissingModel:
-    """Return the model of holes that gives rows of this source the table's rates."""
-    rows = pd.concat(generate(source, PILOT, None, constraints), ignore_index=True)
+    """Calibrate `model` so that generated rows get the missing rates of the table."""
+    frames = generate(generator, CALIBRATION_ROWS, None, constraints)
+    rows = pd.concat(frames, ignore_index=True)
     named = rows.set_axis(rows.columns.map(str), axis=1)
-    return model.suited(named, stream(source.seed, "holes", "pilot"))
+    return model.calibrated(named, stream(generator.seed, "holes", "pilot"))
 
 
-def _plain(source: Source, n: int, progress: Progress) -> Iterator[pd.DataFrame]:
-    return map(source.frame_of, source.batches(n, progress))
+# -- partial rows ------------------------------------------------------------------
+
+
+def _with_all_columns(rows: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Return the rows with every column of the schema, empty where absent."""
+    labels = {str(label): label for label in rows.columns}
+    for name in labels:
+        if name not in schema.names:
+            raise ConditionError(
+                f"the partial rows have an unknown column {name!r}"
+                + did_you_mean(name, schema.names)
+            )
+    empty = pd.Series([None] * len(rows), dtype=object)
+    return pd.concat(
+        {c.label: rows[labels[c.name]] if c.name in labels else empty for c in schema},
+        axis=1,
+    )
+
+
+def _encode_partial(
+    frame: pd.DataFrame, generator: RowGenerator
+) -> tuple[Table, BoolArray, BoolArray]:
+    """Return the encoded rows, and the known cells of the table and of the frame."""
+    codec = generator.codec
+    cell_known = ~missing_mask(frame, codec.schema).to_numpy()
+    table = codec.encode(frame)
+    known = table.observed.copy()
+    for j, column in enumerate(codec.schema):
+        if not column.learned:
+            continue
+        # Also where missing is a level: here an empty cell is one to draw.
+        known[np.ix_(~cell_known[:, j], generator.features((column.label,)))] = False
+        encoded = table.observed[:, codec.layout.names.index(column.name)]
+        unknown = cell_known[:, j] & ~encoded
+        if unknown.any():
+            value = frame[column.label][unknown].iloc[0]
+            raise ConditionError(
+                f"the partial rows have an unknown level {value!r} in column "
+                f"{column.name!r}; leave the cell empty to have it drawn"
+            )
+    return table, known, cell_known
+
+
+def _restore_known(drawn: pd.Series, own: pd.Series, known: BoolArray) -> pd.Series:
+    """Return the drawn column with the known cells unchanged."""
+    if not known.any():
+        return drawn
+    try:
+        cells = own[known].astype(drawn.dtype)
+        same = bool((cells == own[known]).all())
+    except (TypeError, ValueError):
+        same = False
+    if not same:
+        # Another spelling of the same value, such as a date as text, was decoded.
+        return drawn
+    drawn = drawn.copy()
+    drawn[known] = cells
+    return drawn
+
+
+def complete_partial(
+    generator: RowGenerator,
+    rows: Any,
+    n: int | None,
+    constraints: tuple[Constraint, ...] = (),
+    progress: Progress = silent,
+) -> Iterator[pd.DataFrame]:
+    """Return completed partial rows as frames; errors are raised before any is drawn.
+
+    Parameters
+    ----------
+    generator : RowGenerator
+    rows : frame or path
+        Columns may be absent and cells empty.
+    n : int or None
+        If not None, the number of rows that is expected.
+    constraints : tuple of Constraint
+    progress : callable
+    """
+    partial = read_frame(rows)
+    if n is not None and n != len(partial):
+        raise UsageError(
+            f"n must be the number of partial rows, {len(partial)}, or be left out, "
+            f"got {n}"
+        )
+    partial = _with_all_columns(partial, generator.codec.schema)
+    table, known, cell_known = _encode_partial(partial, generator)
+    identifiers = [c.label for c in generator.codec.schema if c.kind == "identifier"]
+
+    def draw(at: np.ndarray, *name: str | int) -> pd.DataFrame:
+        num, cat, _ = complete_rows(
+            generator.backbone,
+            table.num[at],
+            table.cat[at],
+            known[at],
+            generator.random_stream("partial", *name),
+        )
+        frame = generator.decode(num, cat, int(at[0]), "partial", *name)
+        own = partial.iloc[at].reset_index(drop=True)
+        for j, label in enumerate(own.columns):
+            frame[label] = _restore_known(frame[label], own[label], cell_known[at, j])
+        return frame
+
+    def redraw_violations(frame: pd.DataFrame, at: np.ndarray) -> pd.DataFrame:
+        for turn in range(MAX_REDRAWS + 1):
+            valid = np.ones(len(frame), dtype=np.bool_)
+            for constraint in constraints:
+                valid &= constraint.holds(frame)
+            if valid.all():
+                return frame
+            bad = np.flatnonzero(~valid)
+            if turn < MAX_REDRAWS:
+                redrawn = draw(at[bad], int(at[0]), turn).set_index(bad)
+                # Fresh identifiers would repeat those of other rows.
+                redrawn[identifiers] = frame.loc[bad, identifiers]
+                frame = pd.concat([frame[valid], redrawn]).sort_index()
+        raise ConditionError(
+            f"{len(bad):,} of {len(frame):,} partial rows violated a constraint in "
+            f"each of {MAX_REDRAWS} draws, the first is number {at[bad[0]]}; correct "
+            "its known cells"
+        )
+
+    def batches() -> Iterator[pd.DataFrame]:
+        size = generator.settings.sampling_batch
+        for start in range(0, len(partial), size):
+            at = np.arange(start, min(start + size, len(partial)))
+            yield redraw_violations(draw(at, start), at)
+            progress("sample", int(at[-1]) + 1, len(partial), {})
+
+    return batches()
+
+
+# -- all of it ---------------------------------------------------------------------
 
 
 def generate(
-    source: Source,
+    generator: RowGenerator,
     n: int | None,
     where: Any = None,
     constraints: tuple[Constraint, ...] = (),
     progress: Progress = silent,
 ) -> Iterator[pd.DataFrame]:
-    """Return rows as frames; what is wrong with the wish is said before any is drawn.
+    """Return rows as frames; invalid arguments raise before any row is drawn.
 
     Parameters
     ----------
-    source : Source
+    generator : RowGenerator
     n : int or None
-        None takes the number of rows from the frame `where`.
-    where : mapping, str, frame or None
-    rules : tuple of Rule
+        None uses the number of partial rows in `where`.
+    where : mapping, str, frame of partial rows, or None
+    constraints : tuple of Constraint
     progress : callable
     """
     if where is not None and not isinstance(where, str | Mapping | int | float):
-        return completed_rows(source, where, n, constraints, progress)
+        return complete_partial(generator, where, n, constraints, progress)
     if n is None:
-        raise UsageError("n must be a whole number of at least 1, got None")
+        raise UsageError("n must be an integer of at least 1, got None")
     if where is None and not constraints:
-        return _plain(source, n, progress)
-    wanted = None if where is None else read_where(where, source.codec.schema)
-    return satisfying(source, n, Demand(wanted, constraints), progress)
+        return map(generator.decode_batch, generator.batches(n, progress))
+    condition = None if where is None else read_where(where, generator.codec.schema)
+    return sample_where(generator, n, RowFilter(condition, constraints), progress)

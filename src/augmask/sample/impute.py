@@ -1,4 +1,4 @@
-"""Fill the holes of a user's rows; every other cell comes back as it was."""
+"""Impute the missing values of a user's rows; all other cells stay unchanged."""
 
 from __future__ import annotations
 
@@ -17,23 +17,27 @@ import torch
 from augmask.errors import AugMaskWarning, DataError, did_you_mean
 from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
-from augmask.sample.inpaint import complete_rows
-from augmask.sample.multiple import Filled, Imputations, Shares, completed
-from augmask.sample.source import Source
+from augmask.sample.imputations import (
+    ClassProbs,
+    Imputations,
+    ImputedColumn,
+    fill_column,
+)
+from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.cells import Cells, read_cells
-from augmask.table.encode import Codec, level_places
+from augmask.table.codec import Codec, level_indices
 from augmask.table.frames import read_frame
 from augmask.table.recover import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.schema import NUMERIC, Column, Schema
 from augmask.table.table import BoolArray, FloatArray, Layout, Table
 
-# so many values of a column are named in a warning
-NAMED = 5
+# Unknown values of a column that a warning names.
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True, eq=False)
-class _Holes:
-    """A learned column of a user's frame, and where it is to be filled."""
+class _Target:
+    """A learned column of a user's frame and the cells to impute."""
 
     column: Column
     label: Any
@@ -47,73 +51,82 @@ def _labels(frame: pd.DataFrame, schema: Schema) -> dict[str, Any]:
     for name in labels:
         if name not in schema.names:
             raise DataError(
-                f"the table must have no columns but those that were learned, got "
-                f"{name!r}{did_you_mean(name, schema.names)}"
+                f"unknown column {name!r}: the table may only have columns that were "
+                f"learned{did_you_mean(name, schema.names)}"
             )
     for column in schema:
         if column.learned and column.name not in labels:
             raise DataError(
-                f"the table must have the column {column.name!r} that was learned; add "
-                "it, empty if nothing is known"
+                f"the learned column {column.name!r} is absent; add it, empty if "
+                "nothing is known"
             )
     return labels
 
 
-def _holes(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Holes]:
-    """Return every learned column with what is to be filled, if it is anything.
+def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
+    """Return the learned columns with cells to impute.
 
-    A hole that was declared a level is a value; a level that was never learned is a
-    hole.
+    Missing values modelled as a level are values; a level that was not learned counts
+    as missing.
     """
     labels, place = _labels(frame, codec.schema), codec.layout.names.index
-    found, strange = [], []
+    targets, unknown = [], []
     for column in codec.schema:
         if not column.learned:
             continue
         label = labels[column.name]
         cells = read_cells(frame[label], column.name, column.na_values)
-        empty = ~table.observed[:, place(column.name)]
-        unseen = empty & cells.observed
-        if unseen.any():
-            levels = pd.unique(pd.Series(cells.values[unseen]))
-            shown = ", ".join(repr(level) for level in levels[:NAMED])
-            more = f" and {len(levels) - NAMED} more" if len(levels) > NAMED else ""
-            strange.append(f"column {column.name!r}: {shown}{more}")
-        fill = empty if not column.gated else unseen
+        missing = ~table.observed[:, place(column.name)]
+        new_level = missing & cells.observed
+        if new_level.any():
+            levels = pd.unique(pd.Series(cells.values[new_level]))
+            text = ", ".join(repr(level) for level in levels[:MAX_NAMED])
+            extra = len(levels) - MAX_NAMED
+            more = f" and {extra} more" if extra > 0 else ""
+            unknown.append(f"column {column.name!r}: {text}{more}")
+        fill = missing if not column.missing_is_level else new_level
         if fill.any():
-            found.append(_Holes(column, label, cells, fill))
-    if strange:
+            targets.append(_Target(column, label, cells, fill))
+    if unknown:
         warnings.warn(
-            "values that were not learned are taken for holes and filled: "
-            + "; ".join(strange),
+            "values that were not learned count as missing and are imputed: "
+            + "; ".join(unknown),
             AugMaskWarning,
             stacklevel=4,
         )
-    return found
+    return targets
+
+
+# -- the dtype of an imputed column ------------------------------------------------
 
 
 def _same_numbers(own: pd.Series, typed: pd.Series) -> bool:
-    """Say whether a user's numbers and what was made of them are equal, not nearly."""
+    """Return whether a user's numbers survive a conversion exactly."""
     if own.dtype.kind not in "iufb":
-        # digits of text or of decimals, of which a float may hold too few
+        # Text and decimals may have more digits than a float.
         pairs = zip(own.tolist(), typed.tolist(), strict=True)
         return all(Decimal(str(a)) == Decimal(str(b)) for a, b in pairs)
     if own.dtype.kind in "iu" and typed.dtype.kind == "f":
-        # as floats, whole numbers beyond 2**53 would equal their neighbours
+        # As floats, integers beyond 2**53 would equal their neighbours.
         return all(map(eq, own.tolist(), typed.tolist()))
     return bool((typed == own).all())
 
 
-def _canonical(holes: _Holes, own: pd.Series, dtype: Any) -> pd.Series | None:
-    """Return the column's cells in a type; None where that type would change one.
+def _converted(target: _Target, own: pd.Series, dtype: Any) -> pd.Series | None:
+    """Return the column's cells in a dtype; None if that would change one.
 
-    What stands in cells that are filled does not matter.
+    Cells that are imputed may have any value.
     """
-    column, cells = holes.column, holes.cells
+    column, cells = target.column, target.cells
     if cells.form == "empty":
         return None
+    missing = ~cells.observed & ~target.fill
     if column.kind == "category":
-        return _levels(holes, dtype)
+        # As objects, so that an integer stays one.
+        levels = pd.Series(column.all_levels, dtype=object)
+        place = np.maximum(level_indices(cells, column), 0)
+        series = levels.iloc[place].reset_index(drop=True)
+        return (series.mask(missing) if missing.any() else series).astype(dtype)
     read = {"integer": to_integer, "float": to_float}
     read |= {"boolean": to_boolean, "datetime": to_datetime}
     plain = read[column.kind](cells)
@@ -122,42 +135,36 @@ def _canonical(holes: _Holes, own: pd.Series, dtype: Any) -> pd.Series | None:
     series = pd.Series(plain.values)
     if column.kind == "datetime" and column.tz is not None:
         series = series.dt.tz_localize("UTC").dt.tz_convert(column.tz)
-    seen = cells.observed & ~holes.fill
+    kept = cells.observed & ~target.fill
     typed = series.astype(dtype)
-    if not (typed[seen] == series[seen]).all():
+    if not (typed[kept] == series[kept]).all():
         return None
-    counts = column.kind in ("integer", "float") and cells.form != "boolean"
-    if counts and not _same_numbers(own[seen], typed[seen]):
+    numeric = column.kind in ("integer", "float") and cells.form != "boolean"
+    if numeric and not _same_numbers(own[kept], typed[kept]):
         return None
-    gap = ~cells.observed & ~holes.fill
-    return typed.mask(gap) if gap.any() else typed
+    return typed.mask(missing) if missing.any() else typed
 
 
-def _levels(holes: _Holes, dtype: Any) -> pd.Series:
-    column, cells = holes.column, holes.cells
-    place = level_places(cells, column)
-    # as objects, so that a whole number stays one
-    table = pd.Series(column.every_level, dtype=object)
-    series = table.iloc[np.maximum(place, 0)].reset_index(drop=True)
-    gap = ~cells.observed & ~holes.fill
-    return (series.mask(gap) if gap.any() else series).astype(dtype)
-
-
-def _first(frame: pd.DataFrame, holes: _Holes, drawn: pd.Series) -> pd.Series:
-    """Return the column with its first draw, in the type that `sample` gives it."""
-    series, rows = frame[holes.label], np.flatnonzero(holes.fill)
-    if series.dtype != drawn.dtype:
-        typed = _canonical(holes, series.reset_index(drop=True), drawn.dtype)
+def _first_completion(
+    frame: pd.DataFrame, target: _Target, values: pd.Series
+) -> pd.Series:
+    """Return the column with its first draw, in the dtype of `sample` if possible."""
+    series, rows = frame[target.label], np.flatnonzero(target.fill)
+    if series.dtype != values.dtype:
+        typed = _converted(target, series.reset_index(drop=True), values.dtype)
         if typed is not None:
             series = typed.set_axis(series.index)
-    return completed(series, rows, drawn)
+    return fill_column(series, rows, values)
 
 
-class _Belief:
-    """What the network took the holes of one column to be, summed over draws."""
+# -- class probabilities -----------------------------------------------------------
 
-    def __init__(self, holes: _Holes, layout: Layout) -> None:
-        column = holes.column
+
+class _ClassProbSums:
+    """The network's class probabilities of one column's cells, summed over draws."""
+
+    def __init__(self, target: _Target, layout: Layout) -> None:
+        column = target.column
         self.column = column
         self.slots: slice | None = None
         if column.kind in NUMERIC:
@@ -165,103 +172,110 @@ class _Belief:
         ends = np.cumsum((0, *layout.cards))
         j = layout.cat_names.index(column.name)
         self.slots = slice(int(ends[j]), int(ends[j + 1]))
-        # where in `sums` a row of the frame is
-        self.place = np.cumsum(holes.fill) - 1
-        self.sums = np.zeros((holes.fill.sum(), layout.cards[j]), np.float32)
+        # The position in `sums` of a row of the frame.
+        self.place = np.cumsum(target.fill) - 1
+        self.sums = np.zeros((target.fill.sum(), layout.cards[j]), np.float32)
 
     def add(self, rows: npt.NDArray[np.intp], class_probs: FloatArray) -> None:
         if self.slots is not None:
-            # a batch may hold a row twice, in two draws
+            # A batch may contain a row twice, for two draws.
             np.add.at(self.sums, self.place[rows], class_probs[:, self.slots])
 
-    def shares(self) -> Shares | None:
+    def normalized(self) -> ClassProbs | None:
         if self.slots is None:
             return None
         column, sums = self.column, self.sums
-        if column.gated:
-            # a hole that is filled does not become one of the kept ones
+        if column.missing_is_level:
+            # An imputed cell does not become missing.
             sums = sums[:, :-1]
         if column.kind == "boolean":
             levels: list[Any] = [False, True]
         else:
-            levels = column.every_level
-        if column.folded:
-            weight = np.array([count for _, count in column.folded], np.float64)
+            levels = column.all_levels
+        if column.rare_levels:
+            weight = np.array([count for _, count in column.rare_levels], np.float64)
             rare = sums[:, -1:] * (weight / weight.sum())
             sums = np.concatenate([sums[:, :-1], rare], axis=1)
-        # all belief may have been in a kept hole: then nothing is known of the rest
+        # Uniform where all probability was on "missing".
         sums = sums + np.finfo(np.float32).tiny
-        return Shares(levels, sums / sums.sum(1, keepdims=True))
+        return ClassProbs(levels, sums / sums.sum(1, keepdims=True))
 
 
-def _drawn(
-    source: Source, table: Table, draws: int, progress: Progress
+# -- imputation --------------------------------------------------------------------
+
+
+def _draw(
+    generator: RowGenerator, table: Table, n_draws: int, progress: Progress
 ) -> Iterator[tuple[slice, pd.DataFrame, FloatArray]]:
-    """Yield completed rows and beliefs: all draws of the first row, of the second, ...
+    """Yield completed rows and class probabilities: all draws of row 0, of row 1, ...
 
-    So the members of an ensemble, which take rows in turn, all have their say in a row.
+    In this order every member of an ensemble, which take rows in turn, contributes to
+    each row.
     """
-    n, size, seed = len(table), source.settings.sampling_batch, source.seed
-    for batch, start in enumerate(range(0, n * draws, size)):
-        part = slice(start, min(start + size, n * draws))
-        rows = np.arange(part.start, part.stop) // draws
-        generator = torch.Generator(source.device)
-        generator.manual_seed(stream_seed(seed, "impute", batch))
+    total, size = len(table) * n_draws, generator.settings.sampling_batch
+    seed = generator.seed
+    for batch, start in enumerate(range(0, total, size)):
+        part = slice(start, min(start + size, total))
+        rows = np.arange(part.start, part.stop) // n_draws
+        noise = torch.Generator(generator.device)
+        noise.manual_seed(stream_seed(seed, "impute", batch))
         num, cat, class_probs = complete_rows(
-            source.backbone,
+            generator.backbone,
             table.num[rows],
             table.cat[rows],
             table.observed[rows],
-            generator,
-            believe=True,
+            noise,
+            class_probs=True,
         )
-        progress("impute", part.stop, n * draws, {})
-        decoding = stream(seed, "impute decode", batch)
-        yield part, source.codec.decode(num, cat, decoding, start), class_probs
+        progress("impute", part.stop, total, {})
+        rng = stream(seed, "impute decode", batch)
+        yield part, generator.codec.decode(num, cat, rng, start), class_probs
 
 
 def impute(
-    data: Any, source: Source, draws: int = 1, progress: Progress = silent
+    data: Any, generator: RowGenerator, n_draws: int = 1, progress: Progress = silent
 ) -> Imputations:
-    """Return `draws` completions of a table.
+    """Return `n_draws` completions of a table.
 
     Parameters
     ----------
     data : DataFrame, polars frame, Arrow table or path
-        Rows with holes, whether they were learned from or not.
-    source : Source
-    draws : int
+        Rows with missing values, whether the model was trained on them or not.
+    generator : RowGenerator
+    n_draws : int
     progress : callable
     """
-    codec = source.codec
+    codec = generator.codec
     frame = read_frame(data)
     _labels(frame, codec.schema)
-    spread = None
-    if source.settings.ties == "dequantize":
-        spread = stream_seed(source.seed, "impute ties")
-    table = codec.encode(frame, spread)
-    holes = _holes(frame, codec, table)
+    ties_seed = None
+    if generator.settings.ties == "dequantize":
+        ties_seed = stream_seed(generator.seed, "impute ties")
+    table = codec.encode(frame, ties_seed)
+    targets = _targets(frame, codec, table)
     if isinstance(data, pd.DataFrame):
         frame.index = data.index
-    if not holes:
-        return Imputations(frame, {}, draws)
+    if not targets:
+        return Imputations(frame, {}, n_draws)
 
-    # rows without a hole are not run
-    rows = np.flatnonzero(np.any([one.fill for one in holes], axis=0))
+    # Complete rows are not passed to the network.
+    rows = np.flatnonzero(np.any([target.fill for target in targets], axis=0))
     part = Table(table.num[rows], table.cat[rows], table.observed[rows], table.layout)
-    parts: dict[Any, list[pd.Series]] = {one.label: [] for one in holes}
-    sums = {one.label: _Belief(one, codec.layout) for one in holes}
-    for place, rows_drawn, class_probs in _drawn(source, part, draws, progress):
-        at = rows[np.arange(place.start, place.stop) // draws]
-        for one in holes:
-            here = one.fill[at]
-            parts[one.label].append(rows_drawn[one.column.label][here])
-            sums[one.label].add(at[here], class_probs[here])
-    filled = {}
-    for one in holes:
-        values = pd.concat(parts[one.label], ignore_index=True)
-        where = np.flatnonzero(one.fill)
-        each = [values.iloc[k::draws].reset_index(drop=True) for k in range(draws)]
-        filled[one.label] = Filled(where, each, sums[one.label].shares())
-        frame[one.label] = _first(frame, one, filled[one.label].values[0])
-    return Imputations(frame, filled, draws)
+    drawn: dict[Any, list[pd.Series]] = {target.label: [] for target in targets}
+    probs = {target.label: _ClassProbSums(target, codec.layout) for target in targets}
+    for place, batch, class_probs in _draw(generator, part, n_draws, progress):
+        at = rows[np.arange(place.start, place.stop) // n_draws]
+        for target in targets:
+            here = target.fill[at]
+            drawn[target.label].append(batch[target.column.label][here])
+            probs[target.label].add(at[here], class_probs[here])
+    imputed = {}
+    for target in targets:
+        label = target.label
+        values = pd.concat(drawn[label], ignore_index=True)
+        draws = [values.iloc[k::n_draws].reset_index(drop=True) for k in range(n_draws)]
+        imputed[label] = ImputedColumn(
+            np.flatnonzero(target.fill), draws, probs[label].normalized()
+        )
+        frame[label] = _first_completion(frame, target, draws[0])
+    return Imputations(frame, imputed, n_draws)

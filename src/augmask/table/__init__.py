@@ -1,6 +1,6 @@
-"""An incomplete frame becomes arrays, and back.
+"""From an incomplete frame to arrays, and back.
 
-`frames` reads, `infer` decides what each column is, `schema` records it, `scale` and
-`encode` turn a frame into the `Table` of `carrier`, and decode turns codes into a
-complete frame again.
+`frames` reads a table, `infer` infers the `schema` of its columns, and the `codec`
+turns a frame into a `Table` of scaled numbers, codes and a mask, and samples into a
+frame.
 """

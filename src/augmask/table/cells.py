@@ -1,8 +1,8 @@
-"""A column's cells in one plain numpy form, whatever pandas stored them as.
+"""Cells: the values of one column in a plain numpy form, with an explicit mask.
 
-pandas has a dozen ways to keep the same values: numpy, nullable, Arrow-backed, object,
-category. `read_cells` reduces them to six forms with an explicit mask, and refuses what
-cannot be learned. Nothing is guessed here; `recover` looks behind the holes.
+pandas has a dozen ways to store the same values: numpy, nullable, Arrow-backed, object,
+category. `read_cells` reduces them to six forms and refuses what cannot be learned. It
+guesses nothing; `recover` finds the type that missing values have hidden.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from augmask.errors import DataError
 Form = Literal["integer", "float", "boolean", "text", "datetime", "empty"]
 AnyArray = npt.NDArray[Any]
 
-# Room for sums and differences; 1e308 in a table is a code, not a measurement.
+# Leaves room for sums and differences; 1e308 in a table is no measurement.
 MAX_NUMBER = 1e300
 
 _UNLEARNABLE = {
@@ -53,16 +53,16 @@ class Cells:
         integer (int64), float (float64), boolean (bool), text (str objects), datetime
         (datetime64 in UTC) or empty (nothing observed).
     values : array [n]
-        Meaningless where `observed` is False.
+        Arbitrary where `observed` is False.
     observed : bool array [n]
     dtype : str
-        The pandas dtype as it came.
+        The pandas dtype of the input.
     tz : str or None
         Time zone of a datetime.
     categories : tuple or None
-        All levels, when it came as a pandas `category`.
+        All levels of a pandas `category`.
     ordered : bool
-        Whether that category was ordered.
+        Whether that category is ordered.
     """
 
     form: Form
@@ -74,24 +74,24 @@ class Cells:
     ordered: bool = False
 
     @cached_property
-    def seen(self) -> AnyArray:
+    def observed_values(self) -> AnyArray:
         """The observed values only."""
         return self.values[self.observed]
 
     @cached_property
-    def coded(self) -> tuple[AnyArray, AnyArray]:
-        """Codes of the observed values, and the different values they stand for."""
-        codes, levels = pd.factorize(self.seen)
+    def factorized(self) -> tuple[AnyArray, AnyArray]:
+        """Codes of the observed values, and the distinct values that they index."""
+        codes, levels = pd.factorize(self.observed_values)
         return codes, levels
 
     @property
     def nullable(self) -> bool:
-        """Whether the dtype it came in can hold holes without changing."""
+        """Whether the dtype of the input can represent missing values."""
         return self.dtype[:1].isupper() or self.dtype in ("boolean", "string")
 
 
 def type_name(value: object) -> str:
-    """Return what a user calls the type of a cell."""
+    """Return the type of a cell in words."""
     if isinstance(value, str):
         return "text"
     if isinstance(value, (bool, np.bool_)):
@@ -99,8 +99,8 @@ def type_name(value: object) -> str:
     return "number" if isinstance(value, numbers.Number) else type(value).__name__
 
 
-def _refuse_mixture(name: str, values: Sequence[Any]) -> DataError:
-    """Return the error about a column whose cells have several types."""
+def _mixed_types(name: str, values: Sequence[Any]) -> DataError:
+    """Return the error for a column of several types, or of one that is unsupported."""
     examples: dict[str, Any] = {}
     for value in values:
         examples.setdefault(type_name(value), value)
@@ -113,13 +113,13 @@ def _refuse_mixture(name: str, values: Sequence[Any]) -> DataError:
     (one, a), (two, b) = list(examples.items())[:2]
     return DataError(
         f"column {name!r} must hold cells of one type, got {one} ({a!r}) and {two} "
-        f"({b!r}); convert it, e.g. frame[{name!r}].astype(str), or declare what "
-        "stands for a hole in the schema"
+        f"({b!r}); convert it, e.g. frame[{name!r}].astype(str), or declare "
+        "missing-value codes as na_values in the schema"
     )
 
 
-def _whole(name: str, values: AnyArray) -> AnyArray:
-    """Return int64, or raise when a value is beyond 64 bits."""
+def _to_int64(name: str, values: AnyArray) -> AnyArray:
+    """Return int64, or raise if a value does not fit."""
     try:
         beyond = len(values) > 0 and int(values.max()) > np.iinfo(np.int64).max
         whole = values.astype(np.int64)
@@ -138,19 +138,19 @@ def _finite(name: str, values: AnyArray) -> AnyArray:
     if count:
         raise DataError(
             f"column {name!r} must hold finite numbers, {count} of its cells are "
-            "infinite; replace them by a number or by a hole"
+            "infinite; replace them by a number or a missing value"
         )
     largest = np.abs(values[~np.isnan(values)]).max(initial=0.0)
     if largest > MAX_NUMBER:
         raise DataError(
             f"numbers in column {name!r} must not exceed {MAX_NUMBER:g}, got "
-            f"{largest:g}; replace it by a hole"
+            f"{largest:g}; replace it by a missing value"
         )
     return values
 
 
-def _writable(name: str, texts: AnyArray) -> None:
-    """Raise when a text is no valid Unicode, which no file format could take."""
+def _check_unicode(name: str, texts: AnyArray) -> None:
+    """Raise if a text is not valid Unicode, which no file format can store."""
     try:
         pa.array(texts, type=pa.large_string())
     except UnicodeEncodeError as error:
@@ -168,7 +168,7 @@ def _datetime_cells(series: pd.Series) -> Cells:
         try:
             pd.api.types.pandas_dtype(dtype)
         except TypeError:
-            # A zone that has no name of its own is kept as the instants it means.
+            # pandas cannot parse the name of this zone: keep the instants.
             tz, dtype = "UTC", f"datetime64[{series.dtype.unit}, UTC]"
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     values = series.to_numpy()
@@ -176,30 +176,29 @@ def _datetime_cells(series: pd.Series) -> Cells:
 
 
 def _string_cells(series: pd.Series, name: str) -> Cells:
-    """Return the cells of a column that can hold nothing but text.
+    """Return the cells of a column of pandas' string type.
 
-    Equal texts become one object: a long column would otherwise be several times as
-    large as its levels and codes.
+    Equal texts share one object, which makes a long column several times smaller.
     """
-    codes, found = pd.factorize(series)
-    levels = np.append(np.asarray(found, dtype=object), "")
-    _writable(name, levels)
-    # the code of a hole is -1
+    codes, uniques = pd.factorize(series)
+    levels = np.append(np.asarray(uniques, dtype=object), "")
+    _check_unicode(name, levels)
+    # A missing value has the code -1.
     return Cells("text", levels[codes], codes >= 0, str(series.dtype))
 
 
 def _object_cells(series: pd.Series, name: str) -> Cells:
     observed = series.notna().to_numpy()
-    seen = series.to_numpy(dtype=object)[observed]
+    known = series.to_numpy(dtype=object)[observed]
     dtype = str(series.dtype)
-    if not len(seen):
+    if not len(known):
         return Cells("empty", np.empty(len(series), object), observed, dtype)
-    kind = pd.api.types.infer_dtype(seen, skipna=False)
+    kind = pd.api.types.infer_dtype(known, skipna=False)
     form = _OBJECTS.get(kind)
-    if form is None and not any(isinstance(v, (bool, complex)) for v in seen):
-        form = "float" if all(isinstance(v, numbers.Number) for v in seen) else None
+    if form is None and not any(isinstance(v, (bool, complex)) for v in known):
+        form = "float" if all(isinstance(v, numbers.Number) for v in known) else None
     if form is None:
-        raise _refuse_mixture(name, seen)
+        raise _mixed_types(name, known)
     values: AnyArray
     if form == "datetime":
         try:
@@ -211,18 +210,18 @@ def _object_cells(series: pd.Series, name: str) -> Cells:
             ) from error
         return _datetime_cells(plain)
     if form == "text":
-        _writable(name, seen)
+        _check_unicode(name, known)
         values = np.full(len(series), "", dtype=object)
-        values[observed] = seen
+        values[observed] = known
     elif form == "integer":
         values = np.zeros(len(series), dtype=np.int64)
-        values[observed] = _whole(name, seen)
+        values[observed] = _to_int64(name, known)
     elif form == "boolean":
         values = np.zeros(len(series), dtype=np.bool_)
-        values[observed] = seen.astype(np.bool_)
+        values[observed] = known.astype(np.bool_)
     else:
         values = np.zeros(len(series), dtype=np.float64)
-        values[observed] = _finite(name, seen.astype(np.float64))
+        values[observed] = _finite(name, known.astype(np.float64))
         observed = observed & ~np.isnan(values)
     return Cells(form, values, observed, dtype)
 
@@ -231,7 +230,7 @@ def _category_cells(series: pd.Series, name: str) -> Cells:
     dtype = series.dtype
     inner = read_cells(pd.Series(dtype.categories), name)
     if inner.form == "datetime" or not len(inner.values):
-        # Dates have an order and distances of their own: read them as dates.
+        # Dates have distances, which categories have not.
         return read_cells(series.astype(dtype.categories.dtype), name)
     codes = series.cat.codes.to_numpy()
     return replace(
@@ -245,7 +244,7 @@ def _category_cells(series: pd.Series, name: str) -> Cells:
 
 
 def _from_arrow(series: pd.Series) -> pd.Series:
-    """Return an Arrow-backed column in pandas' own types."""
+    """Return an Arrow-backed column in native pandas types."""
     kind = series.dtype.pyarrow_dtype
     if pa.types.is_integer(kind):
         return series.astype("UInt64" if str(kind) == "uint64" else "Int64")
@@ -257,19 +256,19 @@ def _from_arrow(series: pd.Series) -> pd.Series:
     return array.to_pandas(date_as_object=False)
 
 
-def _mask_declared(cells: Cells, holes: Sequence[Any]) -> Cells:
-    """Turn declared codes into holes."""
+def _mask_na_values(cells: Cells, na_values: Sequence[Any]) -> Cells:
+    """Mask the cells that equal one of the declared codes."""
     if cells.form == "text":
-        # Codes are compared without the blanks that CSV files leave around them.
-        wanted = {str(code).strip() for code in holes}
+        # CSV files may leave blanks around the codes.
+        texts = {str(code).strip() for code in na_values}
         codes, levels = pd.factorize(cells.values)
-        declared = np.array([level.strip() in wanted for level in levels])[codes]
+        declared = np.array([level.strip() in texts for level in levels])[codes]
     elif cells.form in ("integer", "float"):
-        numbers_ = pd.to_numeric(pd.Series(holes, dtype=object), errors="coerce")
-        declared = np.isin(cells.values, numbers_.dropna().to_numpy(np.float64))
+        codes = pd.to_numeric(pd.Series(na_values, dtype=object), errors="coerce")
+        declared = np.isin(cells.values, codes.dropna().to_numpy(np.float64))
     elif cells.form == "datetime":
-        texts = pd.Series([str(code) for code in holes])
-        instants = pd.to_datetime(texts, errors="coerce", utc=True, format="ISO8601")
+        dates = pd.Series([str(code) for code in na_values])
+        instants = pd.to_datetime(dates, errors="coerce", utc=True, format="ISO8601")
         naive = instants.dt.tz_localize(None).dropna().to_numpy()
         declared = np.isin(cells.values, naive.astype(cells.values.dtype))
     else:
@@ -277,7 +276,7 @@ def _mask_declared(cells: Cells, holes: Sequence[Any]) -> Cells:
     return replace(cells, observed=cells.observed & ~declared)
 
 
-def read_cells(series: pd.Series, name: str, holes: Sequence[Any] = ()) -> Cells:
+def read_cells(series: pd.Series, name: str, na_values: Sequence[Any] = ()) -> Cells:
     """Return a column's cells and which of them are observed.
 
     Parameters
@@ -285,25 +284,26 @@ def read_cells(series: pd.Series, name: str, holes: Sequence[Any] = ()) -> Cells
     series : pandas.Series
     name : str
         Name of the column, for messages.
-    holes : sequence
-        Codes that stand for a hole, besides NaN, None, NaT and NA.
+    na_values : sequence
+        Values that encode a missing value, besides NaN, None, NaT and NA.
 
     Examples
     --------
     >>> cells = read_cells(pd.Series([True, None, False]), "alive")
     >>> cells.form, cells.observed.tolist()
     ('boolean', [True, False, True])
-    >>> read_cells(pd.Series([1, -9, 3]), "grade", holes=[-9]).seen
+    >>> grades = pd.Series([1, -9, 3])
+    >>> read_cells(grades, "grade", na_values=[-9]).observed_values
     array([1, 3])
     """
     dtype = series.dtype
-    if holes:
+    if na_values:
         if dtype.kind == "O":
-            # A code among cells of another type would pass for a mixture of types.
-            texts = {str(code).strip() for code in holes}
-            odd = [isinstance(v, str) and v.strip() in texts for v in series]
-            series = series.mask(odd)
-        cells = _mask_declared(read_cells(series, name), holes)
+            # A text code among numbers would count as a mixture of types.
+            texts = {str(code).strip() for code in na_values}
+            is_code = [isinstance(v, str) and v.strip() in texts for v in series]
+            series = series.mask(is_code)
+        cells = _mask_na_values(read_cells(series, name), na_values)
         return cells if cells.observed.any() else replace(cells, form="empty")
     if isinstance(dtype, pd.ArrowDtype):
         series = _from_arrow(series)
@@ -323,7 +323,7 @@ def read_cells(series: pd.Series, name: str, holes: Sequence[Any] = ()) -> Cells
         plain = np.uint64 if dtype.kind == "u" else np.int64
         values = series.to_numpy(dtype=plain, na_value=0)
         form: Form = "boolean" if dtype.kind == "b" else "integer"
-        values = values.astype(bool) if form == "boolean" else _whole(name, values)
+        values = values.astype(bool) if form == "boolean" else _to_int64(name, values)
         cells = Cells(form, values, observed, str(dtype))
     elif dtype.kind == "f":
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -332,3 +332,27 @@ def read_cells(series: pd.Series, name: str, holes: Sequence[Any] = ()) -> Cells
         fix = _UNLEARNABLE.get(dtype.kind, "convert it to numbers, text or dates")
         raise DataError(f"column {name!r} has the type {dtype}, {fix}")
     return cells if cells.observed.any() else replace(cells, form="empty")
+
+
+def as_floats(series: pd.Series) -> npt.NDArray[np.float64] | None:
+    """Return numbers or dates as float64 with NaN; None for any other column.
+
+    Dates become seconds since 1970, whatever unit the table stores.
+
+    Examples
+    --------
+    >>> as_floats(pd.Series(pd.to_datetime(["1970-01-02", None]))).tolist()
+    [86400.0, nan]
+    >>> as_floats(pd.Series(["a", "b"])) is None
+    True
+    """
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if series.dtype.kind in "mM":
+        ticks = series.to_numpy().astype(f"{series.dtype.kind}8[us]")
+        return np.where(np.isnat(ticks), np.nan, ticks.astype(np.int64) / 1e6)
+    try:
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        return None
+    return np.asarray(values, dtype=np.float64)

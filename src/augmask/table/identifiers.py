@@ -1,9 +1,9 @@
-"""Identifiers: recognised, never learned, made fresh.
+"""Identifiers: recognised, never learned, generated anew.
 
-A column that names rows (keys, codes, free text) says nothing that a model should
-repeat, and repeating it would copy people into the output. Fresh values keep the form
-of the observed ones, never equal one of them, and never repeat: the value of output
-row i is a function of i alone, so batches need no memory of each other.
+A model must not repeat keys, codes or free text, which would copy people into the
+output. New values keep the form of the observed ones, never equal one of them, and
+never repeat: the value of output row i is a function of i alone, so batches are
+independent.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from augmask.table.cells import AnyArray, Cells
+from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, ValueSpec
 
-# A form is stored in digits, of which numbers and texts have no more than this.
+# The most digits of a number, and characters of a text, that a form may have.
 MOST_DIGITS = 1_000
 MOST_VALUES = 10**MOST_DIGITS
 
-# Below this many values, distinct is what any column looks like.
+# With fewer values, any column may happen to be distinct.
 MIN_ROWS = 20
 _NEARLY_ALL = 0.95
 
@@ -31,12 +32,12 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _RUN = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
-def names_key(name: str) -> bool:
-    """Say whether a column is called like a key.
+def named_like_key(name: str) -> bool:
+    """Whether the name of a column suggests a key.
 
     Examples
     --------
-    >>> [names_key(n) for n in ("id", "case.id", "customerID", "paid", "video")]
+    >>> [named_like_key(n) for n in ("id", "case.id", "customerID", "paid", "video")]
     [True, True, True, False, False]
     """
     words = [word.lower() for word in _WORD.findall(name)]
@@ -44,23 +45,23 @@ def names_key(name: str) -> bool:
 
 
 def counts_rows(cells: Cells) -> bool:
-    """Say whether whole numbers rise or fall by one fixed step per row."""
-    rows, seen = np.flatnonzero(cells.observed), cells.seen
-    if len(seen) < MIN_ROWS:
+    """Whether whole numbers change by one fixed step per row."""
+    rows, values = np.flatnonzero(cells.observed), cells.observed_values
+    if len(values) < MIN_ROWS:
         return False
-    step, rest = divmod(int(seen[1]) - int(seen[0]), int(rows[1] - rows[0]))
-    span = int(seen[-1]) - int(seen[0])
+    step, rest = divmod(int(values[1]) - int(values[0]), int(rows[1] - rows[0]))
+    span = int(values[-1]) - int(values[0])
     if rest or not step or span != step * int(rows[-1] - rows[0]):
         return False
-    return bool((seen - seen[0] == step * (rows - rows[0])).all())
+    return bool((values - values[0] == step * (rows - rows[0])).all())
 
 
 def integer_reason(cells: Cells, name: str, n_distinct: int) -> str | None:
-    """Return why whole numbers are an identifier, or None when they are not."""
-    n = len(cells.seen)
+    """Return why whole numbers are an identifier, or None if they are not."""
+    n = len(cells.observed_values)
     if n_distinct == n and counts_rows(cells):
         return "whole numbers that count the rows"
-    key = names_key(name)
+    key = named_like_key(name)
     if n_distinct == n and n > 2 and (key or name.strip().lower() in _ROW_WORDS):
         return "whole numbers, all different, named like a key"
     if key and n_distinct > 100 and n_distinct > 0.1 * n:
@@ -68,36 +69,31 @@ def integer_reason(cells: Cells, name: str, n_distinct: int) -> str | None:
     return None
 
 
-def text_reason(name: str, levels: list[str], n_seen: int, n_folded: int) -> str | None:
-    """Return why text is an identifier, or None when it is not.
+def text_reason(
+    name: str, levels: list[str], n_observed: int, n_rare: int
+) -> str | None:
+    """Return why text is an identifier, or None if it is not.
 
-    Parameters
-    ----------
-    name : str
-    levels : list of str
-        The different values.
-    n_seen : int
-        Observed cells.
-    n_folded : int
-        Cells whose level would be too rare to be learned.
+    `levels` are the distinct values of `n_observed` cells, of which `n_rare` have a
+    level that would be too rare to be learned.
     """
-    if n_seen < MIN_ROWS:
+    if n_observed < MIN_ROWS:
         return None
-    share = len(levels) / n_seen
+    share = len(levels) / n_observed
     words = float(np.mean([len(level.split()) for level in levels[:1000]]))
     if words >= 5 and share > 0.3:
         return f"free text: {words:.0f} words on average, {share:.0%} different"
     if share >= _NEARLY_ALL:
-        return f"nearly all values differ ({len(levels)} of {n_seen})"
-    if n_folded > n_seen / 2:
+        return f"nearly all values differ ({len(levels)} of {n_observed})"
+    if n_rare > n_observed / 2:
         return f"{len(levels)} different values, most of them rare"
-    if names_key(name) and len(levels) > 100 and share > 0.1:
+    if named_like_key(name) and len(levels) > 100 and share > 0.1:
         return f"{len(levels)} different values, named like a key"
     return None
 
 
 def _counter(levels: list[str]) -> dict[str, Any] | None:
-    """Return prefix, number, suffix when only one run of digits varies."""
+    """Return prefix, number and suffix if only one run of digits varies."""
     parts = [_RUN.fullmatch(level) for level in levels]
     if not all(parts):
         return None
@@ -120,7 +116,7 @@ def _counter(levels: list[str]) -> dict[str, Any] | None:
 
 
 def _template(levels: list[str]) -> dict[str, Any] | None:
-    """Return the characters of each position when all values have one length."""
+    """Return the characters of each position if all values have one length."""
     width = len(levels[0])
     if not 0 < width <= MOST_DIGITS or any(
         len(level) != width or "\0" in level for level in levels
@@ -136,32 +132,32 @@ def _template(levels: list[str]) -> dict[str, Any] | None:
     step = max(int(size * 0.6180339887), 1)
     while gcd(step, size) > 1:
         step += 1
-    # Row i gets value number (first + step * i) mod size. Undo that for the observed
-    # values, and start in the longest stretch of rows that would meet none of them.
+    # Row i gets value number (first + step * i) mod size. Invert this for the observed
+    # values, and start in the longest range of rows that meets none of them.
     back = pow(step, -1, size) if size > 1 else 0
     places = [{char: k for k, char in enumerate(slot)} for slot in slots]
-    taken = sorted(_number(level, places) * back % size for level in levels)
+    used = sorted(_number(level, places) * back % size for level in levels)
     gaps = np.array(
-        [b - a for a, b in zip(taken, [*taken[1:], taken[0] + size], strict=True)],
+        [b - a for a, b in zip(used, [*used[1:], used[0] + size], strict=True)],
         object,
     )
     best = int(np.argmax(gaps))
     fresh = int(gaps[best]) - 1
-    first = (taken[best] + 1) * step % size
+    first = (used[best] + 1) * step % size
     # Model files are JSON, where numbers beyond 64 bits are not safe.
     return {
         "make": "template",
         "slots": slots,
         "first": str(first),
         "step": str(step),
-        # With no value left to take, every one is lengthened from the start.
+        # If no value is left, all are lengthened from the start.
         "fresh": str(fresh or size),
         "lap": 0 if fresh else 1,
     }
 
 
 def _number(text: str, places: list[dict[str, int]]) -> int:
-    """Return the number of a text among all that the slots can spell."""
+    """Return the rank of a text among all that the slots can spell."""
     number = 0
     for char, place in zip(text, places, strict=True):
         number = number * len(place) + place[char]
@@ -177,14 +173,7 @@ def _spell(number: int, slots: list[str]) -> str:
 
 
 def identifier_form(cells: Cells, name: str) -> dict[str, Any]:
-    """Return how fresh values of an identifier column are made.
-
-    Parameters
-    ----------
-    cells : Cells
-        The observed column.
-    name : str
-        Used for placeholders when the values have no common form.
+    """Return how new values are made: numbers, counters, templates or placeholders.
 
     Examples
     --------
@@ -196,18 +185,18 @@ def identifier_form(cells: Cells, name: str) -> dict[str, Any]:
     ['P-009', 'P-010', 'P-011']
     """
     if cells.form in ("integer", "float"):
-        last = int(np.ceil(cells.seen.max()))
-        # Next to the end of 64 bits there is only room below.
+        last = int(np.ceil(cells.observed_values.max()))
+        # Close to the limit of 64 bits there is only room below.
         if last > 2**62:
-            low = int(np.floor(cells.seen.min()))
+            low = int(np.floor(cells.observed_values.min()))
             return {"make": "number", "next": min(low, 2**62) - 1, "step": -1}
-        rows, seen = np.flatnonzero(cells.observed), cells.seen
+        rows, values = np.flatnonzero(cells.observed), cells.observed_values
         step = 1
         if cells.form == "integer" and counts_rows(cells):
-            step = abs(int(seen[1] - seen[0]) // int(rows[1] - rows[0]))
+            step = abs(int(values[1] - values[0]) // int(rows[1] - rows[0]))
         return {"make": "number", "next": last + step, "step": step}
     if cells.form == "text":
-        levels = sorted(set(cells.seen.tolist()))
+        levels = sorted(set(cells.observed_values.tolist()))
         form = _counter(levels) or _template(levels)
         if form:
             return form
@@ -234,44 +223,50 @@ def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
         for i in rows:
             lap, k = divmod(i + fresh * int(form["lap"]), fresh)
             text = _spell((first + step * k) % size, slots)
-            # A second lap gets a longer value, which no observed one can equal.
+            # From the second lap on, values are longer than any observed one.
             values.append(f"{text}-{lap}" if lap else text)
     elif make == "placeholder":
         values = [f"{form['prefix']} {i + 1:06d}" for i in rows]
     else:
-        raise ValueError(f"there is no way of making identifiers called {make!r}")
+        raise ValueError(f"unknown identifier form {make!r}")
     return np.array(values, dtype=object)
 
 
-def _is_bounded(form: Mapping[str, Any]) -> bool:
-    """Say whether the numbers and texts of a stored form are of possible sizes."""
-    make = form.get("make")
-    whole = {k: v for k, v in form.items() if type(v) is int}
-    texts = {k: v for k, v in form.items() if isinstance(v, str)}
-    if make == "number":
-        return whole.keys() >= {"next", "step"}
-    if make == "counter":
-        return (
-            whole.keys() >= {"next", "width"}
-            and texts.keys() >= {"prefix", "suffix"}
-            and 0 <= whole["width"] <= MOST_DIGITS
-            and 0 <= whole["next"] <= MOST_VALUES
-        )
-    if make == "template":
-        slots, numbers = form.get("slots"), ("first", "step", "fresh")
-        return (
-            isinstance(slots, list | tuple)
-            and len(slots) <= MOST_DIGITS
-            and all(isinstance(slot, str) and slot for slot in slots)
-            and all(re.fullmatch(r"[0-9]{1,1001}", texts.get(k, "")) for k in numbers)
-            and form.get("lap") in (0, 1)
-        )
-    return make == "placeholder" and "prefix" in texts
+# -- stored forms, which may have been tampered with ------------------------------
+
+_TEXT = ValueSpec(str)
+_INT64 = ValueSpec(int, lowest=-(2**63), highest=2**63 - 1)
+_DIGITS = Refined(
+    _TEXT, lambda text: bool(re.fullmatch("[0-9]{1,1001}", text)), "up to 1,001 digits"
+)
+_SLOTS = Refined(
+    ListSpec(Refined(_TEXT, bool, "at least one character")),
+    lambda slots: len(slots) <= MOST_DIGITS,
+    f"a list of at most {MOST_DIGITS:,} texts",
+)
 
 
-def check_form(form: Mapping[str, Any]) -> bool:
-    """Say whether a stored form can make values; stored files may be tampered with."""
-    try:
-        return _is_bounded(form) and len(fresh_values(form, 0, 2)) == 2
-    except (KeyError, TypeError, ValueError, ArithmeticError, IndexError):
-        return False
+def _form(make: str, **fields: Any) -> RecordSpec:
+    return RecordSpec({"make": ValueSpec(None, (make,))} | fields, optional=True)
+
+
+FORM_SPEC = AnyOf(
+    _form("number", next=_INT64, step=_INT64),
+    _form(
+        "counter",
+        prefix=_TEXT,
+        suffix=_TEXT,
+        next=ValueSpec(int, lowest=0, highest=MOST_VALUES),
+        width=ValueSpec(int, lowest=0, highest=MOST_DIGITS),
+    ),
+    _form(
+        "template",
+        slots=_SLOTS,
+        first=_DIGITS,
+        step=_DIGITS,
+        fresh=Refined(_DIGITS, lambda text: text.strip("0") != "", "a positive number"),
+        lap=ValueSpec(None, (0, 1)),
+    ),
+    _form("placeholder", prefix=_TEXT),
+    description="a known form of identifiers",
+)

@@ -1,4 +1,4 @@
-"""What each column is, guessed with a reason, or as the user says."""
+"""Infer the schema of a frame: each column's kind with a reason, or as declared."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
-from augmask.table.absence import with_absences
 from augmask.table.cells import Cells, read_cells
 from augmask.table.frames import read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
-from augmask.table.overrides import check_settings, read_overrides
 from augmask.table.recover import (
     MAX_LEVELS,
+    are_numbers,
+    check_almost_numeric,
     decimals_of,
     instants,
-    number_share,
-    number_suspects,
     numbers_in_text,
     recover,
-    refuse_nearly_numbers,
     shared_unit,
-    text_suspects,
+    suspected_numbers,
+    suspected_texts,
     to_boolean,
     to_datetime,
     to_float,
     to_integer,
 )
 from augmask.table.schema import Column, Schema
+from augmask.table.schema_file import check_settings, read_overrides
+from augmask.table.structural_missingness import with_structural_missingness
 
 MAX_INTEGER_LEVELS = 10
 
@@ -48,14 +48,14 @@ _CONVERT = {
 
 
 def _complete_dtype(cells: Cells, form: str) -> str:
-    """Return the dtype of a complete column of `form` that came as `cells`."""
+    """Return the dtype of a complete column of `form` that was read as `cells`."""
     dtype = cells.dtype
     if cells.categories is not None and form != "datetime":
         return "category"
     if form == "integer":
         if dtype.lower().startswith(("int", "uint")):
             return dtype.lower()
-        # Holes make floats of whole numbers; a float column without any is meant so.
+        # Missing values make floats of whole numbers; complete floats are meant so.
         complete = bool(cells.observed.all()) or dtype.startswith("Float")
         return dtype.lower() if "loat" in dtype and complete else "int64"
     if form == "float":
@@ -65,8 +65,8 @@ def _complete_dtype(cells: Cells, form: str) -> str:
     return dtype
 
 
-def _holed_dtype(cells: Cells, dtype: str) -> str:
-    """Return the dtype that holds `dtype` together with holes."""
+def _incomplete_dtype(cells: Cells, dtype: str) -> str:
+    """Return the dtype that represents `dtype` with missing values."""
     if cells.nullable:
         return cells.dtype
     if dtype.startswith(("int", "uint")):
@@ -78,42 +78,38 @@ def _level_fields(
     cells: Cells, settings: Mapping[str, Any], name: str
 ) -> dict[str, Any]:
     """Return the fields of a category."""
-    counts = pd.Series(cells.seen).value_counts(sort=False)
+    counts = pd.Series(cells.observed_values).value_counts(sort=False)
     count = dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
-    given = settings.get("levels") or cells.categories
-    if given is None:
+    declared = settings.get("levels") or cells.categories
+    if declared is None:
         order = sorted(count)
     else:
-        named = set(given)
-        unnamed = [level for level in count if level not in named]
-        if unnamed:
+        known = set(declared)
+        unknown = [level for level in count if level not in known]
+        if unknown:
             raise SchemaError(
                 f"levels of column {name!r} must name every observed level, "
-                f"{unnamed[0]!r} is not among them; add it or declare it as a hole"
+                f"{unknown[0]!r} is not among them; add it or declare it in na_values"
             )
-        order = [level for level in given if level in count]
-    place = {level: i for i, level in enumerate(order)}
-    by_count = sorted(order, key=lambda level: (-count[level], place[level]))
-    kept, rare = set(by_count[:MAX_LEVELS]), by_count[MAX_LEVELS:]
+        order = [level for level in declared if level in count]
+    position = {level: i for i, level in enumerate(order)}
+    by_count = sorted(order, key=lambda level: (-count[level], position[level]))
+    frequent, rare = set(by_count[:MAX_LEVELS]), by_count[MAX_LEVELS:]
     fields: dict[str, Any] = {
-        "levels": tuple(level for level in order if level in kept),
-        "folded": tuple((level, count[level]) for level in rare),
+        "levels": tuple(level for level in order if level in frequent),
+        "rare_levels": tuple((level, count[level]) for level in rare),
         "ordered": bool(settings.get("ordered", cells.ordered)),
     }
     if cells.categories is not None or fields["ordered"]:
-        fields["categories"] = tuple(given or order)
+        fields["categories"] = tuple(declared or order)
     return fields
 
 
 def _datetime_fields(cells: Cells) -> dict[str, Any]:
     unit = shared_unit(cells)
-    seen = instants(cells, unit)[cells.observed]
-    return {
-        "unit": unit,
-        "tz": cells.tz,
-        "low": int(seen.min()),
-        "high": int(seen.max()),
-    }
+    whole = instants(cells, unit)[cells.observed]
+    low, high = int(whole.min()), int(whole.max())
+    return {"unit": unit, "tz": cells.tz, "low": low, "high": high}
 
 
 def _guess(cells: Cells, name: str, n_distinct: int) -> tuple[str, str]:
@@ -131,20 +127,21 @@ def _guess(cells: Cells, name: str, n_distinct: int) -> tuple[str, str]:
         if reason:
             return "identifier", reason
         if n_distinct <= MAX_INTEGER_LEVELS:
-            return "category", f"whole numbers with only {n_distinct} different values"
+            return "category", f"whole numbers with only {n_distinct} distinct values"
         return "integer", "whole numbers"
-    counts = pd.Series(cells.seen).value_counts()
-    n_folded = int(counts.iloc[MAX_LEVELS:].sum())
-    reason = text_reason(name, counts.index.tolist(), len(cells.seen), n_folded)
+    counts = pd.Series(cells.observed_values).value_counts()
+    n_rare = int(counts.iloc[MAX_LEVELS:].sum())
+    n_observed = len(cells.observed_values)
+    reason = text_reason(name, counts.index.tolist(), n_observed, n_rare)
     if reason:
         return "identifier", reason
-    return "category", f"text with {n_distinct} different values"
+    return "category", f"text with {n_distinct} distinct values"
 
 
 def _force(cells: Cells, raw: Cells, kind: str, name: str) -> Cells:
     """Return the cells in the form that a declared kind needs."""
     if kind in ("identifier", "category"):
-        # What was written as text stays as it was written.
+        # Text stays as it was written.
         cells = raw if raw.form == "text" else cells
         if kind == "category" and cells.form == "datetime":
             raise SchemaError(
@@ -155,11 +152,12 @@ def _force(cells: Cells, raw: Cells, kind: str, name: str) -> Cells:
     convert, expected = _CONVERT[kind]
     converted = convert(raw if raw.form == "text" else cells)
     if converted is None:
-        wrong = (v for v in raw.seen if convert(_single(raw, v)) is None)
+        values = raw.observed_values
+        wrong = (value for value in values if convert(_single(raw, value)) is None)
         raise SchemaError(
             f"column {name!r} cannot be of kind {kind!r}: "
-            f"{str(next(wrong, raw.seen[0]))!r} is not {expected}; declare it as a "
-            "hole or choose another kind"
+            f"{str(next(wrong, values[0]))!r} is not {expected}; declare it in "
+            "na_values or choose another kind"
         )
     return replace(converted, categories=None)
 
@@ -170,39 +168,38 @@ def _single(cells: Cells, value: Any) -> Cells:
 
 
 def _recovered_note(raw: Cells, cells: Cells) -> str:
-    """Say in which disguise the values came, if in one."""
+    """Return how the values were stored, if not as what they are."""
     if raw.form == "text" and cells.form != "text":
         return ", written as text"
     if cells.dtype == "object" and cells.form in ("boolean", "integer", "float"):
-        return ", stored as objects" + (
-            "" if cells.observed.all() else " for the holes"
-        )
+        incomplete = not cells.observed.all()
+        return ", stored as objects" + (" for missing values" if incomplete else "")
     if cells.form == "integer" and raw.form == "float":
         if cells.observed.all() or cells.dtype.startswith("Float"):
             return ", stored as floats"
-        return ", floats only because of the holes"
+        return ", floats only because of missing values"
     return ""
 
 
 def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> Column:
-    """Return what one column is; `settings` are the user's, already checked."""
+    """Return one column of the schema, given its declared settings."""
     name = str(label)
-    holes = settings.get("na_values", ())
-    hole = settings.get("missing_as", "unknown")
+    na_values = settings.get("na_values", ())
+    missing_as = settings.get("missing_as", "unknown")
     declared = settings.get("kind")
-    raw = read_cells(series, name, holes)
-    missing = float((~raw.observed).mean())
+    raw = read_cells(series, name, na_values)
+    missing_rate = float((~raw.observed).mean())
     common: dict[str, Any] = {
         "label": label.item() if isinstance(label, np.generic) else label,
-        "missing_as": hole,
-        "na_values": tuple(holes),
-        "missing": missing,
+        "missing_as": missing_as,
+        "na_values": tuple(na_values),
+        "missing_rate": missing_rate,
     }
-    if "follows" in settings:
-        asked = settings["follows"]
-        common["follows"] = {"column": [] if asked == "nothing" else [asked]}
+    if "determined_by" in settings:
+        parent = settings["determined_by"]
+        common["determined_by"] = {"columns": [] if parent == "nothing" else [parent]}
     if raw.form == "empty":
-        dtype = _holed_dtype(raw, raw.dtype)
+        dtype = _incomplete_dtype(raw, raw.dtype)
         if raw.categories:
             common |= {"categories": raw.categories, "ordered": raw.ordered}
         return Column(kind="all-missing", reason="no value", dtype=dtype, **common)
@@ -214,29 +211,30 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
 
     cells = recover(raw)
     if cells.form == "text" and cells.categories is None:
-        cells = numbers_in_text(cells, tuple(holes)) or cells
+        cells = numbers_in_text(cells, bool(na_values)) or cells
         if cells.form == "text" and declared is None:
-            refuse_nearly_numbers(cells, name)
-    n_distinct = len(cells.coded[1] if cells.form == "text" else pd.unique(cells.seen))
+            check_almost_numeric(cells, name)
+    levels = cells.factorized[1] if cells.form == "text" else None
+    n_distinct = len(pd.unique(cells.observed_values) if levels is None else levels)
     if (
         n_distinct == 1
-        and not (hole == "level" and missing)
+        and not (missing_as == "level" and missing_rate)
         and declared != "identifier"
     ):
         return _constant(cells, common)
     if declared == "constant":
         raise SchemaError(
             f"column {name!r} cannot be of kind 'constant': it has {n_distinct} "
-            "different values"
+            "distinct values"
         )
 
     kind, reason = _guess(cells, name, n_distinct)
     if kind == "boolean" and n_distinct == 1:
-        # One value and the hole: two levels of one category.
+        # One value and missing as a level: a category of two levels.
         kind = "category"
     reason += _recovered_note(raw, cells)
     if declared and declared != kind:
-        kind, reason = declared, f"declared so, looks like {kind}: {reason}"
+        kind, reason = declared, f"declared, looks like {kind}: {reason}"
         cells = _force(cells, raw, kind, name)
     for key in ("levels", "ordered"):
         if settings.get(key) and kind != "category":
@@ -257,14 +255,13 @@ def _constant(cells: Cells, common: Mapping[str, Any]) -> Column:
         fields |= _datetime_fields(cells)
         fields["value"] = fields["low"]
     else:
-        fields["value"] = (
-            cells.seen[0].item() if cells.form != "text" else cells.seen[0]
-        )
+        first = cells.observed_values[0]
+        fields["value"] = first if cells.form == "text" else first.item()
     if cells.categories is not None:
         fields |= {"categories": cells.categories, "ordered": cells.ordered}
     if cells.form == "text":
-        fields["suspects"] = text_suspects([fields["value"]])
-    reason = f"one value only: {str(cells.seen[0])[:40]!r}"
+        fields["suspected_na_values"] = suspected_texts([fields["value"]])
+    reason = f"one value only: {str(cells.observed_values[0])[:40]!r}"
     dtype = _complete_dtype(cells, cells.form)
     return Column(kind="constant", reason=reason, dtype=dtype, **fields)
 
@@ -276,62 +273,64 @@ def _column(
     settings: Mapping[str, Any],
     common: Mapping[str, Any],
 ) -> Column:
-    """Fill in what the kind needs."""
+    """Return a column with the fields that its kind needs."""
     fields = dict(common)
     name = str(fields["label"])
     form = kind if kind in _CONVERT else cells.form
+    values = cells.observed_values
     dtype = _complete_dtype(cells, form)
     if cells.form in ("integer", "float") and kind != "identifier":
-        fields["suspects"] = number_suspects(cells.seen)
+        fields["suspected_na_values"] = suspected_numbers(values)
     if kind == "identifier":
         if fields["missing_as"] == "level":
             raise SchemaError(
-                f"column {name!r} is an identifier, whose holes cannot be kept as a "
-                "level; set its kind to 'category' or its hole to 'unknown'"
+                f"column {name!r} is an identifier, whose missing values cannot be a "
+                "level; set its kind to 'category' or missing_as to 'unknown'"
             )
         fields["form"] = identifier_form(cells, name)
         dtype = _identifier_dtype(cells, fields["form"])
     elif kind == "category":
         levels = _level_fields(cells, settings, name)
         fields |= levels
-        if levels["folded"]:
-            reason += f", the {len(levels['folded'])} rarest folded into one"
+        if levels["rare_levels"]:
+            reason += f", the {len(levels['rare_levels'])} rarest learned as one"
         dtype = "category" if "categories" in levels else dtype
         if cells.form == "text":
-            seen = [*levels["levels"], *(level for level, _ in levels["folded"])]
-            fields["suspects"] = text_suspects(seen)
-            rest = [level for level in seen if level not in fields["suspects"]]
-            if fields["suspects"] and rest and number_share(rest).all():
-                reason += ", all numbers but for what may stand for a hole"
+            rare = (level for level, _ in levels["rare_levels"])
+            texts = [*levels["levels"], *rare]
+            suspected = fields["suspected_na_values"] = suspected_texts(texts)
+            rest = [level for level in texts if level not in suspected]
+            if suspected and rest and are_numbers(rest).all():
+                reason += ", all numbers except what may encode a missing value"
     elif kind == "boolean":
         fields["levels"] = (False, True)
     elif kind == "datetime":
         fields |= _datetime_fields(cells)
     else:
-        fields |= {"low": cells.seen.min().item(), "high": cells.seen.max().item()}
+        fields |= {"low": values.min().item(), "high": values.max().item()}
         decimals: int | None = 0
-        found: int | None = 0
+        inferred: int | None = 0
         if kind == "float":
-            found = decimals_of(cells.seen, cells.dtype)
-            decimals = settings.get("decimals", found)
+            inferred = decimals_of(values, cells.dtype)
+            decimals = settings.get("decimals", inferred)
             fields["decimals"] = decimals
             if decimals is not None and not reason.startswith("declared"):
                 reason += f", decimals: {decimals}"
-        # who declares other decimals than those found wants no lattice either
-        if decimals == found:
-            fields["lattice"] = learn_lattice(cells.seen, found)
+        # Declared decimals other than the inferred ones also overrule the lattice.
+        if decimals == inferred:
+            fields["lattice"] = learn_lattice(values, inferred)
             if fields["lattice"] is not None:
                 reason += f", {lattice_text(fields['lattice'])}"
     column = Column(kind=kind, reason=reason, dtype=dtype, **fields)
-    if column.gated:
-        fields["dtype"] = _holed_dtype(cells, dtype)
+    if column.missing_is_level:
+        fields["dtype"] = _incomplete_dtype(cells, dtype)
         return Column(kind=kind, reason=reason, **fields)
     return column
 
 
 def _identifier_dtype(cells: Cells, form: Mapping[str, Any]) -> str:
     if form["make"] == "number":
-        # Numbers go on after the largest one, for which a narrow type has no room.
+        # Numbers continue after the largest one, beyond the range of a narrow type.
         floats = _complete_dtype(cells, "integer") == "float64"
         return "float64" if floats else "int64"
     if cells.dtype in ("str", "string", "object"):
@@ -340,40 +339,41 @@ def _identifier_dtype(cells: Cells, form: Mapping[str, Any]) -> str:
 
 
 def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Say of every cell whether it is a hole, declared codes included.
+    """Return for every cell whether it is missing, declared codes included.
 
     Examples
     --------
     >>> frame = pd.DataFrame({"age": [30, -9, None]})
-    >>> missing_mask(frame, infer_schema(frame, {"age": {"na_values": -9}}))["age"].tolist()
+    >>> schema = infer_schema(frame, {"age": {"na_values": -9}})
+    >>> missing_mask(frame, schema)["age"].tolist()
     [False, True, True]
     """
-    codes = {column.name: column.na_values for column in schema}
-    holes = []
+    columns = {column.name: column for column in schema}
+    masks = []
     for label in frame.columns:
         name = str(label)
-        # of a column that it does not know, the schema itself says so
-        found = codes[name] if name in codes else schema[name].na_values
-        holes.append(~read_cells(frame[label], name, found).observed)
-    return pd.DataFrame(np.stack(holes, axis=1), frame.index, frame.columns)
+        # `schema[name]` searches, and raises for an unknown column.
+        column = columns.get(name) or schema[name]
+        masks.append(~read_cells(frame[label], name, column.na_values).observed)
+    return pd.DataFrame(np.stack(masks, axis=1), frame.index, frame.columns)
 
 
 def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
-    """Decide what every column of a table is.
+    """Infer the schema of a table.
 
     Parameters
     ----------
     frame : pandas.DataFrame, or anything that `read_frame` reads
     overrides : Schema, path of a TOML file, or mapping, optional
-        What the user knows better, by column name: a kind, or a mapping with any of
-        `kind`, `hole`, `holes`, `ordered`, `levels`, `decimals`, `follows`.
+        What you declare, by column name: a kind, or a mapping with any of `kind`,
+        `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `determined_by`.
 
     Returns
     -------
     Schema
-        One `Column` per column, with the reason in plain words. Where a column is
-        missing in exactly the rows where another has certain levels, its holes are
-        kept as a level, unless `overrides` says otherwise.
+        One `Column` per column, with the reason in plain words. If a column is missing
+        in exactly the rows where another has certain levels, its missing values become
+        a level, unless you declare `missing_as`.
 
     Examples
     --------
@@ -387,34 +387,33 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
 mean 'smokes'?
     """
     frame = read_frame(frame)
-    if overrides is None:
-        given: Mapping[Any, Any] = {}
-    elif isinstance(overrides, Schema):
-        given = overrides.settings()
+    declared: Mapping[Any, Any] = {}
+    if isinstance(overrides, Schema):
+        declared = overrides.settings()
     elif isinstance(overrides, Mapping):
-        given = overrides
-    else:
-        given = read_overrides(overrides)
+        declared = overrides
+    elif overrides is not None:
+        declared = read_overrides(overrides)
     names = [str(label) for label in frame.columns]
     settings: dict[str, dict[str, Any]] = {}
-    for key, value in given.items():
+    for key, value in declared.items():
         if str(key) not in names:
             raise SchemaError(
                 f"the schema names the unknown column {str(key)!r}"
                 + did_you_mean(str(key), names)
             )
         settings[str(key)] = check_settings(str(key), value)
-    guessed = Schema(
+    schema = Schema(
         tuple(
             infer_column(frame[label], label, settings.get(str(label), {}))
             for label in frame.columns
         )
     )
-    declared = [name for name, chosen in settings.items() if "missing_as" in chosen]
 
-    def kept(column: Column) -> Column:
-        # kept as a level, the column may be of another kind or dtype
+    def as_level(column: Column) -> Column:
+        # With a level for missing values, the kind or dtype may differ.
         own = settings.get(column.name, {}) | {"missing_as": "level"}
         return infer_column(frame[column.label], column.label, own)
 
-    return with_absences(frame, guessed, declared, kept)
+    decided = [name for name, chosen in settings.items() if "missing_as" in chosen]
+    return with_structural_missingness(frame, schema, decided, as_level)

@@ -1,11 +1,9 @@
-"""The lattice of a numeric column: multiples of 5, whole or half, 58 different rates.
+"""The lattice of a numeric column: the grid or the few values that its numbers lie on.
 
-A column of numbers seldom holds any number. Wind speeds are multiples of 5, incomes
-mostly multiples of 1,000, interest rates one of a few dozen. What nearly all values
-share is learned here and kept by decoding. A few odd cells change nothing.
-
-Either the column has a *support*, few values that are repeated, and decoding takes the
-nearest; or it has *steps*, nested grids from coarse to fine, each with a reach that
+Wind speeds are multiples of 5, incomes mostly multiples of 1,000, interest rates one of
+a few dozen. `learn_lattice` finds such a pattern, ignoring a few outliers, and decoding
+rounds to it. Either the column has a *support*, few repeated values, and decoding takes
+the nearest; or it has *steps*, nested grids from coarse to fine, each with a reach that
 gives it its share of the values.
 """
 
@@ -13,44 +11,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from augmask.table.scale import n_quantiles
+from augmask.validation import ListSpec, RecordSpec, Refined, ValueSpec
 
 Floats = npt.NDArray[np.float64]
 
-# So large a share of odd cells is ignored.
+# Share of outliers that is ignored.
 ODD = 0.01
 # A value with more than this share of the cells says nothing about the others.
 HEAP = 0.1
-# Chance of a value that was never seen (Good and Turing: the share of values seen once)
-# below which the values that were seen are taken for all there are.
+# The observed values are taken for the whole support if the probability of a new one
+# (Good-Turing: the share of values that occur once) is below this.
 UNSEEN = 0.005
 MOST_VALUES = 1_000
-# Beyond this a float no longer holds every whole number.
+# Floats represent all whole numbers up to here.
 WHOLE = 2.0**53
-# Evidence for a grid, in nats: that all values lie on it must be no accident.
+# Evidence for a grid, in nats, that it is not an accident.
 EVIDENCE = 12.0
-# A coarser grid is kept if this share more of the values lies on it than by chance.
+# A coarser grid needs this share of the values beyond what chance puts on it.
 EXCESS = 0.05
 FEWEST = 100
-# Half of the distance between nodes, measured in it, that counts as rounding noise.
+# Distance from a node, in steps, that counts as rounding noise.
 NOISE = 1e-6
-# Values that are drawn to see what quantiles alone would give.
+# Values simulated to see what the quantiles alone would generate.
 SIMULATED = 10_000
 
-# What people round to, in steps of the finest grid.
+# Steps that people round to, in units of the finest grid.
 _HEAPS = (2, *(n * 10**k for k in range(12) for n in (5, 10)))
 _MULTIPLES = (2, 3, 4, 5, 6, 7, 8, 12, 15, 24, 30, 60)
 
 
-def plain_evidence(
+def without_heaps(
     levels: Floats, counts: npt.NDArray[np.int64]
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Return the values that tell a lattice: heaps such as zeros are left out."""
+    """Return values and counts without very frequent values such as zeros."""
     heap = counts > HEAP * counts.sum()
     rest = counts[~heap].sum()
     if not heap.any() or rest < max(20, counts.sum() // 1000):
@@ -59,26 +59,26 @@ def plain_evidence(
 
 
 def _off(levels: Floats, step: float, anchor: float = 0.0) -> npt.NDArray[np.bool_]:
-    """Say which values are not on a grid."""
+    """Return which values do not lie on a grid."""
     at = (levels - anchor) / step
     off: npt.NDArray[np.bool_] = np.abs(at - np.rint(at)) > NOISE
     return off
 
 
 def _round_numbers(largest: float) -> list[int]:
-    """Return 2, 5, 10, 20, 25, 50, ... up to a largest one."""
-    found = set(_MULTIPLES)
+    """Return 2, 5, 10, 20, 25, 50, ... up to `largest`."""
+    numbers = set(_MULTIPLES)
     tens = 10
     while tens <= largest:
-        found |= {tens, 2 * tens, tens * 5 // 2, 5 * tens}
+        numbers |= {tens, 2 * tens, tens * 5 // 2, 5 * tens}
         tens *= 10
-    return sorted(number for number in found if number <= largest)
+    return sorted(number for number in numbers if number <= largest)
 
 
 def _finest(
     whole: Floats, counts: npt.NDArray[np.int64], n_nodes: float
 ) -> tuple[int, int]:
-    """Return the largest step and an anchor that nearly all whole numbers share."""
+    """Return the largest step, and its anchor, that nearly all values share."""
     gaps, often = np.unique(np.diff(whole), return_counts=True)
     likely = gaps[np.argsort(-often, kind="stable")[:3]].astype(np.int64).tolist()
     candidates = {*_round_numbers(n_nodes / 3), *(int(gap) for gap in likely)}
@@ -98,8 +98,8 @@ def _coarser(
 ) -> list[int]:
     """Return nested grids, from fine to coarse.
 
-    From the coarsest down, a grid is kept if more of the values that are on no coarser
-    one lie on it than a finer grid explains.
+    From the coarsest down, a grid is kept if it holds more of the values that lie on no
+    coarser one than a finer grid explains.
     """
     chain: list[int] = []
     left = float(counts.sum())
@@ -131,40 +131,38 @@ def _reaches(
 ) -> list[tuple[int, float]]:
     """Return the grids, from coarse to fine, with the reach of their nodes.
 
-    A common value is drawn by its own share, because quantiles are flat there. Of the
-    rest, the numbers within a node's reach (1: half way to the next) are put on it:
-    so many that the grid gets the share of values that it had.
+    Frequent values are generated at their own share, because the quantiles are flat
+    there. Of the rest, numbers within a node's reach (1: half way to the next) are
+    rounded to it; the reach is chosen so that the grid keeps its share of the values.
     """
     n = int(counts.sum())
     knots = np.quantile(np.repeat(at, counts), np.linspace(0, 1, n_quantiles(n)))
-    drawn = np.interp(
-        np.linspace(0, 1, SIMULATED), np.linspace(0, 1, len(knots)), knots
-    )
-    free = _off(drawn, grids[0], anchor)
-    found: list[tuple[int, float]] = [(grids[0], 1.0)]
+    x = np.interp(np.linspace(0, 1, SIMULATED), np.linspace(0, 1, len(knots)), knots)
+    free = _off(x, grids[0], anchor)
+    result: list[tuple[int, float]] = [(grids[0], 1.0)]
     for grid in grids[:0:-1]:
         wanted = counts[~_off(at, grid, anchor)].sum() / n
-        there = (~free & ~_off(drawn, grid, anchor)).mean()
-        away = np.abs((drawn - anchor) / grid - np.rint((drawn - anchor) / grid))
+        there = (~free & ~_off(x, grid, anchor)).mean()
+        away = np.abs((x - anchor) / grid - np.rint((x - anchor) / grid))
         share = (wanted - there) / max(free.mean(), 1e-9)
         if share > 0:
             reach = float(2 * np.quantile(away[free], min(share, 1.0)))
-            found.insert(-1, (grid, min(reach, 1.0)))
+            result.insert(-1, (grid, min(reach, 1.0)))
             near = free & (2 * away <= reach)
-            drawn[near] = anchor + np.rint((drawn[near] - anchor) / grid) * grid
+            x[near] = anchor + np.rint((x[near] - anchor) / grid) * grid
             free &= ~near
-    return found
+    return result
 
 
 def learn_lattice(values: npt.NDArray[Any], decimals: int | None) -> Any:
-    """Return what nearly all values of a column share, None if it is nothing.
+    """Return the lattice of a column, None if it has none.
 
     Parameters
     ----------
     values : array [n]
         Observed values.
     decimals : int or None
-        Decimals that the column is rounded to, None at full precision.
+        Decimals of the column, None at full precision.
 
     Returns
     -------
@@ -189,9 +187,9 @@ def learn_lattice(values: npt.NDArray[Any], decimals: int | None) -> Any:
     steps, anchor = [(1, 1.0)], 0
     if unit is not None and len(levels) > 1:
         at = np.rint(levels / unit)
-        # what is odd would only blur the differences
+        # Outliers would only blur the differences.
         good = np.abs(levels / unit - at) <= 1e-3
-        whole, weight = plain_evidence(at[good], counts[good])
+        whole, weight = without_heaps(at[good], counts[good])
         n_nodes = float(whole[-1] - whole[0]) if len(whole) else 0.0
         if len(whole) > 2 and np.abs(whole[[0, -1]]).max() < WHOLE:
             step, anchor = _finest(whole, weight, n_nodes)
@@ -223,19 +221,19 @@ def learn_lattice(values: npt.NDArray[Any], decimals: int | None) -> Any:
 def _support(
     levels: Floats, counts: npt.NDArray[np.int64], unit: float | None
 ) -> Floats | None:
-    """Return the values that are repeated, if they are nearly all there are."""
+    """Return the repeated values if they are nearly all values."""
     once = counts == 1
     if once.sum() > UNSEEN * counts.sum() or (~once).sum() < 2:
         return None
     kept = ~once
     if unit is not None:
-        # the range is kept, unless its end is an odd cell
+        # Keep the ends of the range unless they are outliers.
         kept[[0, -1]] |= ~_off(levels[[0, -1]], unit)
     return levels[kept] if kept.sum() <= MOST_VALUES else None
 
 
 def lattice_text(lattice: Mapping[str, Any]) -> str:
-    """Say what a lattice is, for a column's reason.
+    """Return a lattice in words.
 
     Examples
     --------
@@ -243,24 +241,22 @@ def lattice_text(lattice: Mapping[str, Any]) -> str:
     'multiples of 0.5, often of 1'
     """
     if "support" in lattice:
-        return f"only {len(lattice['support'])} different values"
+        return f"only {len(lattice['support'])} distinct values"
     *coarse, (step, _) = lattice["steps"]
     often = " and ".join(str(c) for c, _ in coarse[::-1])
     away = f"{lattice['anchor']} plus " if lattice["anchor"] else ""
     return f"{away}multiples of {step}" + (f", often of {often}" if often else "")
 
 
-def on_lattice(
+def round_to_lattice(
     x: Floats, lattice: Mapping[str, Any], low: float, high: float
 ) -> Floats:
-    """Return the values of the lattice that numbers stand for.
-
-    A number is put on the coarsest grid of which a node has it within reach.
+    """Round numbers to the lattice: to the coarsest grid with a node within reach.
 
     Examples
     --------
     >>> whole_or_half = {"steps": [[1, 0.8], [0.5, 1.0]], "anchor": 0}
-    >>> on_lattice(np.array([3.1, 3.39, 3.42, 3.5]), whole_or_half, 0, 9).tolist()
+    >>> round_to_lattice(np.array([3.1, 3.39, 3.42, 3.5]), whole_or_half, 0, 9).tolist()
     [3.0, 3.0, 3.5, 3.5]
     """
     if "support" in lattice:
@@ -272,44 +268,37 @@ def on_lattice(
     steps, anchor = lattice["steps"], lattice["anchor"]
     finest = steps[-1][0]
     values = anchor + np.rint((x - anchor) / finest) * finest
-    # a number that is a node already is a value that was seen
+    # A number that is a node already is an observed value.
     free = _off(x, finest, anchor)
     for step, reach in steps[:-1]:
         node = anchor + np.rint((x - anchor) / step) * step
         near = free & (np.abs(x - node) <= reach * step / 2)
         values[near] = node[near]
         free &= ~near
-    # the ends of the range may lie between two nodes
+    # The ends of the range may lie between two nodes.
     inside = np.where(values > high, values - finest, values)
     inside = np.where(inside < low, inside + finest, inside)
     return np.asarray(np.clip(inside, low, high))
 
 
-def check_lattice(stored: Mapping[str, Any]) -> bool:
-    """Say whether a stored lattice is one.
+def _is_lattice(stored: Mapping[str, Any]) -> bool:
+    support = stored.get("support", [])
+    keys = {"support"} if "support" in stored else {"steps", "anchor"}
+    return stored.keys() == keys and list(support) == sorted(support)
 
-    Examples
-    --------
-    >>> check_lattice({"support": [1, 2.5]}), check_lattice({"support": [2, 1]})
-    (True, False)
-    """
 
-    def numbers(given: object) -> bool:
-        return isinstance(given, list) and all(
-            type(v) in (int, float) and math.isfinite(v) for v in given
-        )
-
-    if stored.keys() == {"support"}:
-        support = stored["support"]
-        return (
-            numbers(support) and len(support) > 1 and list(support) == sorted(support)
-        )
-    if stored.keys() != {"steps", "anchor"} or not numbers([stored["anchor"]]):
-        return False
-    steps = stored["steps"]
-    return (
-        isinstance(steps, list)
-        and bool(steps)
-        and all(numbers(pair) and len(pair) == 2 for pair in steps)
-        and all(step > 0 and 0 <= reach <= 1 for step, reach in steps)
-    )
+_NUMBER = ValueSpec(Real)
+_STEP = ListSpec((ValueSpec(Real, above=0), ValueSpec(Real, lowest=0, highest=1)))
+LATTICE_SPEC = Refined(
+    RecordSpec(
+        {
+            "support": ListSpec(_NUMBER, shortest=2),
+            "steps": ListSpec(_STEP, shortest=1),
+            "anchor": _NUMBER,
+        },
+        required=(),
+        optional=True,
+    ),
+    _is_lattice,
+    "an ascending support, or steps with an anchor",
+)

@@ -1,8 +1,7 @@
-"""The true type behind the holes.
+"""Recover the true type of a column from its observed values.
 
-Holes turn whole numbers into floats and booleans into objects, files turn dates into
-text, and people write -999 for "not known". The functions here look at the observed
-values and say what they were.
+Missing values turn whole numbers into floats and booleans into objects, files turn
+dates into text, and people write -999 for "unknown".
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +16,15 @@ import pandas as pd
 
 from augmask.errors import DataError
 from augmask.table.cells import AnyArray, Cells
-from augmask.table.lattice import ODD, plain_evidence
-from augmask.table.overrides import MAX_DECIMALS
+from augmask.table.lattice import ODD, without_heaps
+from augmask.table.schema_file import MAX_DECIMALS
 
-# Levels that a category learns; also what is too many for text to be a category of
-# numbers.
+# Levels of a category with a code of their own; number-like text with more levels is
+# numeric.
 MAX_LEVELS = 100
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-# 007 is a code: as a number it would lose its zeros.
+# 007 is a code: a number would lose its zeros.
 _CODE = re.compile(r"\s*[+-]?0\d+\s*")
 _DATE = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?"
@@ -35,77 +33,76 @@ _ZONED = re.compile(r"(Z|[+-]\d\d:?\d\d)$")
 _TRUE_FALSE = {"True": True, "TRUE": True, "true": True}
 _TRUE_FALSE |= {"False": False, "FALSE": False, "false": False}
 
-_TEXT_CODES = frozenset(
+_TEXT_NA = frozenset(
     {"", "?", "-", "--", ".", "na", "n/a", "#n/a", "nan", "null", "none", "nil"}
     | {"missing", "unknown", "unk", "not available", "not known", "undefined"}
 )
-_HIGH_CODES = tuple(float("9" * n) for n in range(2, 8))
-_LOW_CODES = (-1.0, *(-float("9" * n) for n in range(1, 8)))
+_HIGH_NA = tuple(float("9" * n) for n in range(2, 8))
+_LOW_NA = (-1.0, *(-float("9" * n) for n in range(1, 8)))
 
 NUMPY_UNITS = {"D": "D", "h": "h", "min": "m", "s": "s"}
 NUMPY_UNITS |= {"ms": "ms", "us": "us", "ns": "ns"}
 
 
-def number_share(texts: Sequence[str] | AnyArray) -> npt.NDArray[np.bool_]:
-    """Say of each text whether it reads as a number.
+def are_numbers(texts: Sequence[str] | AnyArray) -> npt.NDArray[np.bool_]:
+    """Return for each text whether it is a number.
 
     Examples
     --------
-    >>> number_share(["1", "-2.5e3", "?", "1,5"]).tolist()
+    >>> are_numbers(["1", "-2.5e3", "?", "1,5"]).tolist()
     [True, True, False, False]
     """
     return np.array([_NUMBER.fullmatch(text) is not None for text in texts], bool)
 
 
 def to_boolean(cells: Cells) -> Cells | None:
-    """Return the cells as booleans, or None when they are none."""
-    values: AnyArray
+    """Return the cells as booleans, or None if one is not."""
     if cells.form == "boolean":
         return cells
     if cells.form == "text":
-        codes, levels = cells.coded
+        codes, levels = cells.factorized
         if not set(levels) <= _TRUE_FALSE.keys():
             return None
-        seen = np.array([_TRUE_FALSE[level] for level in levels], bool)[codes]
+        known = np.array([_TRUE_FALSE[level] for level in levels], bool)[codes]
     elif cells.form in ("integer", "float"):
-        if not np.isin(cells.seen, (0, 1)).all():
+        if not np.isin(cells.observed_values, (0, 1)).all():
             return None
-        seen = cells.seen.astype(bool)
+        known = cells.observed_values.astype(bool)
     else:
         return None
     values = np.zeros(len(cells.values), bool)
-    values[cells.observed] = seen
+    values[cells.observed] = known
     return replace(cells, form="boolean", values=values)
 
 
 def to_float(cells: Cells) -> Cells | None:
-    """Return the cells as floats, or None when one is no number."""
+    """Return the cells as floats, or None if one is not a number."""
     if cells.form == "float":
         return cells
     values = np.zeros(len(cells.values), np.float64)
     if cells.form == "text":
-        codes, levels = cells.coded
-        if not number_share(levels).all():
+        codes, levels = cells.factorized
+        if not are_numbers(levels).all():
             return None
         parsed = np.array([float(level) for level in levels])
         if not np.isfinite(parsed).all():
             return None
         values[cells.observed] = parsed[codes]
     elif cells.form in ("integer", "boolean"):
-        values[cells.observed] = cells.seen
+        values[cells.observed] = cells.observed_values
     else:
         return None
     return replace(cells, form="float", values=values)
 
 
 def to_integer(cells: Cells) -> Cells | None:
-    """Return the cells as whole numbers, or None when one is not whole."""
+    """Return the cells as whole numbers, or None if one is not."""
     if cells.form == "integer":
         return cells
     values = np.zeros(len(cells.values), np.int64)
     if cells.form == "text":
-        # Long digit strings are read without passing through floats.
-        codes, levels = cells.coded
+        # Not through floats, which would round long numbers.
+        codes, levels = cells.factorized
         try:
             whole = np.array([int(level) for level in levels], np.int64)
         except (ValueError, OverflowError):
@@ -116,21 +113,21 @@ def to_integer(cells: Cells) -> Cells | None:
     as_float = to_float(cells)
     if as_float is None:
         return None
-    seen = as_float.seen
-    # Beyond 2**53 every float is whole, which says nothing.
-    if not ((np.rint(seen) == seen) & (np.abs(seen) < 2.0**53)).all():
+    known = as_float.observed_values
+    # Beyond 2**53 every float is whole, which proves nothing.
+    if not ((np.rint(known) == known) & (np.abs(known) < 2.0**53)).all():
         return None
-    values[cells.observed] = seen.astype(np.int64)
+    values[cells.observed] = known.astype(np.int64)
     return replace(cells, form="integer", values=values)
 
 
 def to_datetime(cells: Cells) -> Cells | None:
-    """Return ISO dates as datetimes, or None when one is no date."""
+    """Return ISO dates as datetimes, or None if one is not a date."""
     if cells.form == "datetime":
         return cells
     if cells.form != "text":
         return None
-    codes, levels = cells.coded
+    codes, levels = cells.factorized
     if not all(_DATE.fullmatch(level) for level in levels):
         return None
     zoned = [_ZONED.search(level) is not None and len(level) > 10 for level in levels]
@@ -150,15 +147,14 @@ def to_datetime(cells: Cells) -> Cells | None:
 
 
 def is_code_like(texts: Sequence[str] | AnyArray) -> bool:
-    """Say whether number-like texts are codes: leading zeros would be lost."""
+    """Whether number-like texts are codes, whose leading zeros a number would lose."""
     return any(_CODE.fullmatch(text) for text in texts)
 
 
 def recover(cells: Cells) -> Cells:
-    """Return the cells in the form they had before holes and files changed it.
+    """Return the cells in the form that missing values and files have hidden.
 
-    Text that reads as numbers stays text here: whether "10115" is a number is for
-    `infer` to decide.
+    Text of digits stays text: whether "10115" is a number is for `infer` to decide.
 
     Examples
     --------
@@ -177,54 +173,59 @@ def recover(cells: Cells) -> Cells:
     return cells
 
 
-def numbers_in_text(cells: Cells, holes: tuple[Any, ...]) -> Cells | None:
-    """Return text as numbers when it holds nothing else and that is what it means."""
-    codes, levels = cells.coded
-    if not number_share(levels).all() or is_code_like(levels):
+def numbers_in_text(cells: Cells, na_declared: bool) -> Cells | None:
+    """Return text as numbers if it holds nothing else and is meant so.
+
+    It is if you have declared missing-value codes, or if it has too many levels for a
+    category.
+    """
+    codes, levels = cells.factorized
+    if not are_numbers(levels).all() or is_code_like(levels):
         return None
-    # Someone who writes digits as text and hardly ever twice means a key.
+    # Digits that hardly ever repeat are a key.
     digits = all(level.isdigit() for level in levels)
     key = digits and len(levels) >= 0.95 * len(codes)
-    if holes or (len(levels) > MAX_LEVELS and not key):
+    if na_declared or (len(levels) > MAX_LEVELS and not key):
         return to_integer(cells) or to_float(cells)
     return None
 
 
-def refuse_nearly_numbers(cells: Cells, name: str) -> None:
-    """Raise when text is a number column spoilt by a few values."""
-    codes, levels = cells.coded
-    others = levels[~number_share(levels)]
+def check_almost_numeric(cells: Cells, name: str) -> None:
+    """Raise if a text column would be numeric but for a few values."""
+    codes, levels = cells.factorized
+    others = levels[~are_numbers(levels)]
     if len(levels) <= MAX_LEVELS or not len(others):
         return
-    n_others = int(np.isin(codes, np.flatnonzero(~number_share(levels))).sum())
-    # Ticket numbers mix both freely; a spoilt column has few kinds of intruders.
+    n_others = int(np.isin(codes, np.flatnonzero(~are_numbers(levels))).sum())
+    # Ticket numbers mix both freely; here there are few distinct exceptions.
     few = len(others) <= 20 or n_others <= 0.05 * len(codes)
     if few and n_others < len(codes) / 2:
         raise DataError(
             f"column {name!r} holds numbers, but {n_others} of its {len(codes)} values "
-            f"are not, such as {others[0]!r}; declare them as holes in the schema, "
-            f"{{{name!r}: {{'na_values': [{others[0]!r}]}}}}, or set its kind to 'category'"
+            f"are not, such as {others[0]!r}; declare them in the schema, "
+            f"{{{name!r}: {{'na_values': [{others[0]!r}]}}}}, or set its kind to "
+            "'category'"
         )
 
 
 def decimals_of(values: AnyArray, dtype: str = "float64") -> int | None:
-    """Return how many decimals nearly all values share, None at full precision.
+    """Return the number of decimals of nearly all values, None at full precision.
 
-    One odd cell in a hundred is ignored, and so is what is left over from a sum. Zeros
-    and other heaps do not speak for the rest.
+    Ignores one cell in a hundred, rounding noise of sums, and very frequent values such
+    as zeros, which would hide the decimals of the others.
 
     Examples
     --------
     >>> decimals_of(np.array([1.25, 3.5, 2.0])), decimals_of(np.array([1 / 3]))
     (2, None)
     """
-    plain, counts = plain_evidence(*np.unique(values, return_counts=True))
+    values, counts = without_heaps(*np.unique(values, return_counts=True))
     narrow = np.dtype(dtype) if dtype in ("float32", "float16") else np.dtype(float)
     allowed = ODD * counts.sum() if counts.sum() >= 1 / ODD else 0
     for decimals in range(MAX_DECIMALS + 1):
-        # The first few settle most columns of full precision at once.
+        # The first few reject most columns of full precision at once.
         for part in (slice(100), slice(None)):
-            some = plain[part]
+            some = values[part]
             rounded = np.round(some, decimals).astype(narrow)
             noise = np.minimum(1e-11 * np.abs(some), 1e-3 * 10.0**-decimals)
             off = rounded != some.astype(narrow)
@@ -237,7 +238,7 @@ def decimals_of(values: AnyArray, dtype: str = "float64") -> int | None:
 
 
 def wall_clock(cells: Cells) -> AnyArray:
-    """Return a datetime's local time of day, as naive datetime64."""
+    """Return local time as naive datetime64."""
     if cells.tz is None:
         return cells.values
     local = pd.DatetimeIndex(cells.values).tz_localize("UTC").tz_convert(cells.tz)
@@ -246,64 +247,63 @@ def wall_clock(cells: Cells) -> AnyArray:
 
 
 def instants(cells: Cells, unit: str) -> npt.NDArray[np.int64]:
-    """Return whole units since 1970: of local days, else of UTC (0 in holes)."""
+    """Return whole units since 1970, days in local time (0 where missing)."""
     source = wall_clock(cells) if unit == "D" else cells.values
     whole = source.astype(f"datetime64[{NUMPY_UNITS[unit]}]").astype(np.int64)
     return np.where(cells.observed, whole, 0)
 
 
 def shared_unit(cells: Cells) -> str:
-    """Return the coarsest unit in which every observed instant is whole.
+    """Return the coarsest unit that expresses every observed instant exactly.
 
-    Days are judged in local time: midnight in Berlin is a day although it is not
-    midnight in UTC.
+    Days are local: midnight in Berlin is not midnight in UTC.
     """
     for unit, numpy_unit in NUMPY_UNITS.items():
         source = wall_clock(cells) if unit == "D" else cells.values
-        seen = source[cells.observed]
-        if (seen.astype(f"datetime64[{numpy_unit}]") == seen).all():
+        known = source[cells.observed]
+        if (known.astype(f"datetime64[{numpy_unit}]") == known).all():
             return unit
     return "ns"
 
 
-def text_suspects(levels: Sequence[str]) -> tuple[str, ...]:
-    """Return the levels that commonly stand for a hole.
+def suspected_texts(levels: Sequence[str]) -> tuple[str, ...]:
+    """Return the levels that commonly encode a missing value.
 
     Examples
     --------
-    >>> text_suspects(["Private", " ?", "N/A"])
+    >>> suspected_texts(["Private", " ?", "N/A"])
     (' ?', 'N/A')
     """
-    return tuple(level for level in levels if level.strip().casefold() in _TEXT_CODES)
+    return tuple(level for level in levels if level.strip().casefold() in _TEXT_NA)
 
 
-def number_suspects(values: AnyArray) -> tuple[float, ...]:
-    """Return codes such as -999 that stand far from all other values.
+def suspected_numbers(values: AnyArray) -> tuple[float, ...]:
+    """Return codes such as -999 that lie far from all other values.
 
-    A code is suspected when it is the extreme of the column and either farther from
-    the rest than the rest is wide, or negative where nothing else is.
+    A code must be the extreme of the column, and either farther from the rest than the
+    rest is wide or the only negative value.
 
     Examples
     --------
-    >>> number_suspects(np.array([-999, *range(20, 60), -999]))
+    >>> suspected_numbers(np.array([-999, *range(20, 60), -999]))
     (-999,)
-    >>> number_suspects(np.array([-9.0, *range(-30, 40)]))
+    >>> suspected_numbers(np.array([-9.0, *range(-30, 40)]))
     ()
     """
     levels, counts = np.unique(values, return_counts=True)
-    # Differences of 64-bit numbers may not fit into 64 bits.
+    # Differences of 64-bit integers may overflow.
     whole, levels = levels.dtype.kind == "i", levels.astype(np.float64)
-    found: list[float] = []
+    codes: list[float] = []
     while len(levels) > 10:
         rest = levels[-1] - levels[1], levels[-2] - levels[0]
         low, high = levels[0], levels[-1]
         alone = levels[1] >= 0 > low and (low != -1 or counts[0] > 1)
-        if low in _LOW_CODES and (alone or levels[1] - low > rest[0]):
-            found.append(low)
+        if low in _LOW_NA and (alone or levels[1] - low > rest[0]):
+            codes.append(low)
             levels, counts = levels[1:], counts[1:]
-        elif high in _HIGH_CODES and high - levels[-2] > rest[1]:
-            found.append(high)
+        elif high in _HIGH_NA and high - levels[-2] > rest[1]:
+            codes.append(high)
             levels, counts = levels[:-1], counts[:-1]
         else:
             break
-    return tuple(sorted(int(code) if whole else float(code) for code in found))
+    return tuple(sorted(int(code) if whole else float(code) for code in codes))

@@ -1,25 +1,26 @@
-"""Numbers to normal scores and back, fitted on observed values only.
+"""Quantile-normal scaling of a numeric column, fitted on observed values only.
 
 Each numeric column is mapped through its empirical quantiles to a standard normal and
 then standardised: the preprocessing that the paper uses for every method. The formulas
 are those of scikit-learn's `QuantileTransformer(output_distribution="normal")` followed
-by `StandardScaler`, written on plain arrays so that a model file needs no pickle.
+by `StandardScaler`, on plain arrays so that a model file needs no pickle.
 
-Two departures, both far out in the tails. A value counts as the extreme only if it
-equals it (scikit-learn: within 1e-7 of it in the column's own unit, which ruins columns
-of small numbers). And scores below 2e-7 are squeezed instead of cut, so that distinct
+Two differences concern the far tails. A value is an extreme only if it equals it
+(scikit-learn: within 1e-7 of it in the unit of the column, which ruins columns of small
+numbers). And probabilities below 2e-7 are squeezed instead of clipped, so that distinct
 observed values keep distinct scores and the inverse returns them.
 
-Tied values (the zeros of a zero-inflated column, rounded numbers) share a stretch of
-scores. The recipe of the paper puts them in its middle, or at the far end if they are
-the smallest: spikes that a network needs long to learn. Given a generator,
-ties are spread over their stretch instead: the scores of every column are then standard
-normal, and the inverse is the same, because the quantile function is flat there.
+Tied values (the zeros of a zero-inflated column, rounded numbers) share an interval of
+scores. The paper places them at its midpoint, or at the outer end if they are the
+extreme: spikes that a network takes long to learn. With a generator, ties are
+dequantized instead, uniformly over their interval: the scores of every column are then
+standard normal, and the inverse is unchanged, because the quantile function is flat
+there.
 
-Between two quantiles lie about 30 values, which are taken to lie evenly. In the tail of
-payments or durations they do not: rows that were perfect in their scores would have too
-large a mean and several times the variance. So, where ties are spread, the first and
-the last stretch are halved towards the extreme until few values are left in a part.
+The inverse interpolates linearly between quantiles, which are about 30 values apart. In
+the tails of payments or durations this gives too large a mean and several times the
+variance. So, if ties are dequantized, the first and the last interval are halved
+towards the extreme until few values are left in each part.
 """
 
 from __future__ import annotations
@@ -34,14 +35,13 @@ from scipy.special import ndtr, ndtri
 
 Floats = npt.NDArray[np.float64]
 
-# Values that are scaled at a time: what stands between them and their scores then fits
-# into a processor's cache, however long the column is.
-PIECE = 65_536
+# Values per chunk, so that intermediate arrays fit into the processor's cache.
+CHUNK = 65_536
 
-# Columns of smaller numbers than this are scaled in a unit of their own.
-NEXT_TO_ZERO = 2.0**-900
+# Columns of smaller numbers are rescaled first, because their slopes would overflow.
+TINY = 2.0**-900
 
-# Scores stay within this distance of 0 and 1, so the extremes land on about +-5.2.
+# Distance of probabilities from 0 and 1, so that the extremes get scores of about 5.2.
 TAIL = 1e-7 - float(np.spacing(1))
 
 
@@ -57,15 +57,15 @@ def n_quantiles(n_observed: int) -> int:
 
 
 def _halves(n_observed: int) -> int:
-    """Return how often the outermost stretch between quantiles is to be halved.
+    """Return how often the outermost interval between quantiles is halved.
 
     Examples
     --------
     >>> [_halves(n) for n in (7, 100, 3000, 10**6)]
     [0, 3, 4, 9]
     """
-    stretches = n_quantiles(n_observed) - 1
-    return int(np.log2(n_observed / stretches)) if stretches > 1 else 0
+    intervals = n_quantiles(n_observed) - 1
+    return int(np.log2(n_observed / intervals)) if intervals > 1 else 0
 
 
 def _squeeze(u: Floats) -> Floats:
@@ -74,8 +74,8 @@ def _squeeze(u: Floats) -> Floats:
     return np.where(u > 1 - 2 * TAIL, 1 - TAIL - (1 - u) / 2, u)
 
 
-def _release(p: Floats) -> Floats:
-    """Undo `_squeeze`, sending everything beyond its range to 0 or 1."""
+def _unsqueeze(p: Floats) -> Floats:
+    """Invert `_squeeze`; values beyond its range become 0 or 1."""
     u = np.where(p < 2 * TAIL, 2 * (p - TAIL), p)
     u = np.where(p > 1 - 2 * TAIL, 1 - 2 * (1 - TAIL - p), u)
     return np.clip(u, 0.0, 1.0)
@@ -84,7 +84,7 @@ def _release(p: Floats) -> Floats:
 def _between(u: Floats, q: Floats) -> Floats:
     """Interpolate between values `q` at equally spaced points of [0, 1].
 
-    The same numbers as those of `np.interp`, which would search for each place.
+    Equals `np.interp` to the last bit, but needs no binary search.
     """
     last = len(q) - 1
     if last == 0:
@@ -92,28 +92,26 @@ def _between(u: Floats, q: Floats) -> Floats:
     points = np.linspace(0, 1, len(q))
     slopes = np.diff(q) / np.diff(points)
     at = np.minimum((u * last).astype(np.intp), last - 1)
-    # rounding may have led to a neighbour
+    # Rounding may have selected a neighbour.
     at -= points[at] > u
     at += points[at + 1] <= u
     at = np.minimum(at, last - 1)
     return np.where(u < 1.0, slopes[at] * (u - points[at]) + q[at], q[-1])
 
 
-def _interpolated(x: Floats, xs: Floats, ys: Floats) -> Floats:
-    """Interpolate like `np.interp`, also where the slope is beyond a float.
-
-    Between two numbers next to zero it is; a value there is taken for the lower one.
-    """
+def _interpolate(x: Floats, xs: Floats, ys: Floats) -> Floats:
+    """Interpolate like `np.interp`; where the slope overflows, take the lower value."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.interp(x, xs, ys)
-    lost = ~((found >= ys[0]) & (found <= ys[-1]))
-    if lost.any():
-        found[lost] = ys[np.maximum(np.searchsorted(xs, x[lost], "right") - 1, 0)]
-    return found
+        y = np.interp(x, xs, ys)
+    overflow = ~((y >= ys[0]) & (y <= ys[-1]))
+    if overflow.any():
+        left = np.searchsorted(xs, x[overflow], "right") - 1
+        y[overflow] = ys[np.maximum(left, 0)]
+    return y
 
 
 def _points(count: int, halves: int) -> Floats:
-    """Return probabilities: `count` of them evenly, and the outer stretches halved.
+    """Return `count` evenly spaced probabilities, with the outer intervals halved.
 
     Examples
     --------
@@ -139,8 +137,8 @@ class QuantileNormal:
     mean, scale : float
         Mean and standard deviation of the normal scores.
     tails : float array [2, t]
-        Values within the first and within the last stretch, at its half, its quarter
-        and so on from the extreme; both ascending.
+        Values inside the first and inside the last interval, at its half, its quarter
+        and so on towards the extreme; both ascending.
 
     Examples
     --------
@@ -151,7 +149,7 @@ class QuantileNormal:
     >>> scaler.inverse(np.append(z, 99.0)).round(6)
     array([ 1.,  3., 50., 50.])
 
-    A column with a single value keeps it and gets the score 0:
+    A column with a single value gets the score 0:
 
     >>> constant = QuantileNormal.fit(np.array([7.0, 7.0]))
     >>> constant.inverse(constant.transform(np.array([7.0])) + 0.3)
@@ -169,16 +167,14 @@ class QuantileNormal:
     ) -> QuantileNormal:
         """Fit on the observed values of a column (at least one, all finite).
 
-        With `rng`, ties are spread and tails are followed.
+        With `rng`, ties are dequantized and tails refined.
         """
         values = np.asarray(values, dtype=np.float64)
         if not len(values) or not np.isfinite(values).all():
-            raise ValueError("a column is scaled by its observed, finite values")
-        count, halves = (
-            n_quantiles(len(values)),
-            0 if rng is None else _halves(len(values)),
-        )
-        # Interpolated percentiles can step back by a rounding error among ties.
+            raise ValueError("scaling needs at least one value, all of them finite")
+        count = n_quantiles(len(values))
+        halves = 0 if rng is None else _halves(len(values))
+        # Rounding can make interpolated percentiles decrease among ties.
         knots = np.percentile(values, _points(count, halves) * 100)
         knots = np.maximum.accumulate(knots)
         inner = slice(1 + halves, len(knots) - 1 - halves)
@@ -186,13 +182,13 @@ class QuantileNormal:
         tails = np.stack([knots[1 : inner.start], knots[inner.stop : -1]])
         scores = cls(quantiles, 0.0, 1.0, tails).transform(values, rng)
         scale = float(scores.std())
-        # Scores are of order one, so anything this small is rounding.
+        # Scores are of order one, so anything this small is rounding noise.
         scale = scale if scale > 1e-9 else 1.0
         return cls(quantiles, float(scores.mean()), scale, tails)
 
     @property
     def _curve(self) -> tuple[Floats, Floats]:
-        """Probabilities, and the values there."""
+        """Probabilities and the values of the quantile function there."""
         q, (low, high) = self.quantiles, self.tails
         points = _points(len(q), len(low))
         return points, np.concatenate([q[:1], low, q[1:-1], high, q[1:][-1:]])
@@ -202,24 +198,24 @@ class QuantileNormal:
     ) -> Floats:
         """Return the standardised normal scores; values out of range are clipped.
 
-        With `rng`, tied values are spread over the scores that belong to them.
+        With `rng`, ties are dequantized.
         """
         x = np.asarray(values, dtype=np.float64)
         z = np.empty_like(x)
-        for start in range(0, len(x), PIECE):
-            piece = slice(start, start + PIECE)
-            z[piece] = self._scores(x[piece], rng)
+        for start in range(0, len(x), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            z[chunk] = self._scores(x[chunk], rng)
         return z
 
     def _scores(self, x: Floats, rng: np.random.Generator | None) -> Floats:
         references, q = self._curve
-        if max(abs(q[0]), abs(q[-1])) < NEXT_TO_ZERO:
-            # exact, and slopes of such numbers are then no longer beyond a float
+        if max(abs(q[0]), abs(q[-1])) < TINY:
+            # Exact, and keeps slopes finite.
             x, q = x * 2.0**600, q * 2.0**600
-        # Ties make the quantile function flat; the two one-sided interpolations are
-        # the ends of a repeated value's flat stretch.
-        left = _interpolated(x, q, references)
-        right = -_interpolated(-x, -q[::-1], -references[::-1])
+        # Ties make the quantile function flat; the two one-sided interpolations are the
+        # ends of a tie's interval.
+        left = _interpolate(x, q, references)
+        right = -_interpolate(-x, -q[::-1], -references[::-1])
         u = (left + right) / 2
         if q[0] == q[-1]:
             u = np.full_like(u, 0.5)
@@ -233,11 +229,11 @@ class QuantileNormal:
     def inverse(self, z: npt.NDArray[Any]) -> Floats:
         """Return values in the observed range."""
         scores = np.asarray(z, dtype=np.float64) * self.scale + self.mean
-        u = _release(ndtr(scores))
+        u = _unsqueeze(ndtr(scores))
         values = _between(u, self.quantiles)
         if self.tails.size:
-            stretch = 1 / (len(self.quantiles) - 1)
-            outer = (u < stretch) | (u > 1 - stretch)
+            interval = 1 / (len(self.quantiles) - 1)
+            outer = (u < interval) | (u > 1 - interval)
             values[outer] = np.interp(u[outer], *self._curve)
         return values
 
@@ -251,15 +247,15 @@ class QuantileNormal:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> QuantileNormal:
-        """Rebuild from `arrays()`; refuses numbers that no fit can produce."""
+        """Rebuild from `arrays()`; refuses arrays that no fit can produce."""
         quantiles = np.asarray(arrays["quantiles"], dtype=np.float64)
         moments = np.asarray(arrays["moments"], dtype=np.float64)
         tails = np.asarray(arrays["tails"], dtype=np.float64)
         shapes = (quantiles.shape, moments.shape, tails.shape)
         if quantiles.ndim != 1 or not len(quantiles) or moments.shape != (2,):
-            raise ValueError(f"arrays of the shapes {shapes} are no scaling")
+            raise ValueError(f"arrays of shapes {shapes} cannot be a scaling")
         if tails.ndim != 2 or len(tails) != 2 or (tails.size and len(quantiles) < 3):
-            raise ValueError(f"arrays of the shapes {shapes} are no scaling")
+            raise ValueError(f"arrays of shapes {shapes} cannot be a scaling")
         scaler = cls(quantiles, float(moments[0]), float(moments[1]), tails)
         _, values = scaler._curve
         ordered = np.isfinite(values).all() and (np.diff(values) >= 0).all()

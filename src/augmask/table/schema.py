@@ -1,41 +1,43 @@
-"""`Schema`: what each column of a table is, and why.
+"""`Schema`: the kind, levels, range and missingness of each column, and why.
 
-A schema is data, not behaviour: `infer` writes it, `encode` follows it, a model file
-stores it as JSON, and a user edits it as TOML.
+A schema is data without behaviour: `infer` writes it, `codec` follows it, a model file
+stores it as JSON, and you edit it as TOML.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import pandas as pd
 
-from augmask.errors import SchemaError, did_you_mean
+from augmask.errors import SchemaError, brief_repr, did_you_mean
 from augmask.notebook import html_table
-from augmask.table.absence_facts import check_absence
-from augmask.table.identifiers import check_form
-from augmask.table.lattice import check_lattice
-from augmask.table.link_facts import check_link
+from augmask.table.identifiers import FORM_SPEC
+from augmask.table.lattice import LATTICE_SPEC
 from augmask.table.notes import listed, schema_notes
-from augmask.table.overrides import (
+from augmask.table.schema_file import (
+    BOOLEAN,
     KINDS,
+    LEVEL,
     MAX_DECIMALS,
     MISSING_AS,
+    NUMBER,
+    TEXT,
     Kind,
     read_overrides,
     write_overrides,
 )
+from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, Spec, ValueSpec
 
 __all__ = ["KINDS", "UNITS", "Column", "Kind", "Level", "Schema", "read_overrides"]
 
 Level = str | int | float | bool
 UNITS = ("D", "h", "min", "s", "ms", "us", "ns")
 
-# Learned columns; the others are set aside and pasted back.
+# The kinds that a model learns; the other columns are restored in decoding.
 NUMERIC = ("integer", "float", "datetime")
 CATEGORICAL = ("category", "boolean")
 LEARNED = (*NUMERIC, *CATEGORICAL)
@@ -48,7 +50,7 @@ class Column:
     Parameters
     ----------
     label : str, int or float
-        The name as the frame has it; `name` is its text.
+        The name as in the frame; `name` is its text.
     kind : str
         integer, float, boolean, category, datetime, constant, all-missing or
         identifier.
@@ -57,38 +59,40 @@ class Column:
     dtype : str
         The pandas dtype of the output.
     missing_as : "unknown" or "level"
-        Whether a hole is a value that nobody knows (integrated out) or a value of its
-        own (learned and generated).
+        Whether a missing value is an unknown value (integrated out) or a level like
+        any other (learned and generated).
     na_values : tuple
-        Declared codes that stand for a hole.
-    suspects : tuple
-        Values that look like such codes and were not declared.
-    missing : float
-        Share of holes.
-    absent : mapping or None
-        Where other columns say that this one is missing (see `absence_facts`).
-    follows : mapping or None
-        The column that this one is nearly a function of (see `links`).
+        Declared values that encode a missing value.
+    suspected_na_values : tuple
+        Values that look like such codes but were not declared.
+    missing_rate : float
+        Share of missing values.
+    missing_where : mapping or None
+        Where other columns imply that this one is missing (see
+        `structural_missingness`).
+    determined_by : mapping or None
+        The columns that this one is nearly a function of (see
+        `functional_dependencies`).
     levels : tuple
-        Learned levels, in code order (category, boolean).
+        Levels with a code of their own, in code order (category, boolean).
     categories : tuple
-        All levels of the output when its dtype is `category`.
+        All levels of the output if its dtype is `category`.
     ordered : bool
         Whether the levels are ordered.
-    folded : tuple of (level, count)
-        Rare levels that share one code.
+    rare_levels : tuple of (level, count)
+        Levels that share one code.
     decimals : int or None
         Decimals of a float column, None at full precision.
     lattice : mapping or None
-        What nearly all numbers share, such as a step (see `lattice`).
+        The grid that nearly all numbers lie on (see `lattice`).
     low, high : int, float or None
-        The observed range; whole `unit`s since 1970 for a datetime.
+        The observed range; in whole `unit`s since 1970 for a datetime.
     unit, tz : str or None
-        Coarsest unit that all instants share, and the time zone.
+        The coarsest unit that expresses all instants, and the time zone.
     value : str, int, float, bool or None
-        The value of a constant (a datetime as `unit`s).
+        The value of a constant (a datetime in `unit`s).
     form : mapping or None
-        How fresh identifiers are made (see `identifiers`).
+        How new identifiers are made (see `identifiers`).
     """
 
     label: str | int | float
@@ -97,14 +101,14 @@ class Column:
     dtype: str
     missing_as: str = "unknown"
     na_values: tuple[Level, ...] = ()
-    suspects: tuple[Level, ...] = ()
-    missing: float = 0.0
-    absent: Mapping[str, Any] | None = None
-    follows: Mapping[str, Any] | None = None
+    suspected_na_values: tuple[Level, ...] = ()
+    missing_rate: float = 0.0
+    missing_where: Mapping[str, Any] | None = None
+    determined_by: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
-    folded: tuple[tuple[Level, int], ...] = ()
+    rare_levels: tuple[tuple[Level, int], ...] = ()
     decimals: int | None = None
     lattice: Mapping[str, Any] | None = None
     low: int | float | None = None
@@ -125,40 +129,45 @@ class Column:
         return self.kind in LEARNED
 
     @property
-    def gated(self) -> bool:
-        """Whether holes are generated: declared as a level, and there were some."""
-        return self.missing_as == "level" and self.missing > 0 and self.learned
+    def missing_is_level(self) -> bool:
+        """Whether missing values are learned and generated like a level."""
+        return self.missing_as == "level" and self.missing_rate > 0 and self.learned
 
     @property
-    def every_level(self) -> list[Any]:
-        """Every observed level: those with a code of their own, then the folded."""
-        return [*self.levels, *(level for level, _ in self.folded)]
+    def is_determined(self) -> bool:
+        """Whether other columns determine this one: searched for, and true."""
+        return self.determined_by is not None and "how" in self.determined_by
 
     @property
-    def card(self) -> int:
-        """K_j: the levels, one code for all rare ones, one for a kept hole."""
-        has_missing_level = self.gated and self.kind == "category"
-        return len(self.levels) + bool(self.folded) + has_missing_level
+    def all_levels(self) -> list[Any]:
+        """All observed levels: those with a code of their own, then the rare ones."""
+        return [*self.levels, *(level for level, _ in self.rare_levels)]
+
+    @property
+    def n_codes(self) -> int:
+        """K_j: the levels, one code for all rare ones, one for missing as a level."""
+        missing_code = self.missing_is_level and self.kind == "category"
+        return len(self.levels) + bool(self.rare_levels) + missing_code
 
     def settings(self) -> dict[str, Any]:
-        """Return the editable settings, as they stand in a schema file."""
+        """Return the editable settings, as a schema file has them."""
         plain: dict[str, Any] = {"kind": self.kind, "missing_as": self.missing_as}
         if self.na_values:
             plain["na_values"] = self.na_values
         if self.kind == "category":
             plain["ordered"] = self.ordered
-            # Folded levels are found again by counting.
-            if not self.folded:
+            # Rare levels are found again by counting.
+            if not self.rare_levels:
                 plain["levels"] = self.categories or self.levels
         if self.decimals is not None:
             plain["decimals"] = self.decimals
-        # a sum is found again
-        if self.follows is not None and len(self.follows["column"]) < 2:
-            plain["follows"] = (self.follows["column"] or ["nothing"])[0]
+        # Sums of two columns are found again.
+        if self.determined_by is not None and len(self.determined_by["columns"]) < 2:
+            plain["determined_by"] = (self.determined_by["columns"] or ["nothing"])[0]
         return plain
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-safe contents; settings at their default are left out."""
+        """Return JSON-safe contents without the fields at their default."""
         plain: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -168,42 +177,29 @@ class Column:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Column:
-        """Rebuild from `to_dict()`; raises `SchemaError` on nonsense."""
-        if not isinstance(data, Mapping) or not data.keys() >= _REQUIRED:
-            raise SchemaError(f"a stored column must have {sorted(_REQUIRED)}")
-        known = [field.name for field in fields(cls)]
-        for key, value in data.items():
-            if key not in known:
-                raise SchemaError(
-                    f"a stored column has the unknown field {key!r}"
-                    + did_you_mean(str(key), known)
-                )
-            if not _CHECKS[key](value):
-                raise SchemaError(
-                    f"stored column {data['label']!r} has an impossible {key}: "
-                    f"{str(value)[:60]!r}"
-                )
-        plain: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in data.items()
-        }
-        if "folded" in plain:
-            plain["folded"] = tuple((level, count) for level, count in plain["folded"])
+        """Rebuild from `to_dict()`; raises `SchemaError` on invalid contents."""
+        label = data.get("label") if isinstance(data, Mapping) else data
+        plain = _COLUMN_SPEC.checked(
+            f"stored column {brief_repr(label)}", data, SchemaError
+        )
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
+        if "rare_levels" in plain:
+            plain["rare_levels"] = tuple(map(tuple, plain["rare_levels"]))
         column = cls(**plain)
-        column._check_whole()
+        column._check_consistency()
         return column
 
-    def _check_whole(self) -> None:
-        """Raise unless the fields that this kind needs are there and agree."""
-        numeric = self.kind in ("integer", "float", "datetime")
+    def _check_consistency(self) -> None:
+        """Raise unless the fields that this kind needs exist and agree."""
         ranged = (
             self.low is not None and self.high is not None and self.low <= self.high
         )
-        named = set(self.every_level)
+        named = set(self.all_levels)
         if self.kind == "constant" and self.value is not None:
             named.add(self.value)
-        bad = (
+        invalid = (
             (self.dtype == "category" and not named <= set(self.categories))
-            or (numeric and not ranged)
+            or (self.kind in NUMERIC and not ranged)
             or (self.kind in ("integer", "datetime") and not _are_64_bits(self))
             or len({isinstance(level, str) for level in named}) > 1
             or (self.kind == "datetime" and self.unit is None)
@@ -213,11 +209,119 @@ class Column:
             or (self.kind == "boolean" and set(self.levels) - {False, True})
             or (self.kind == "boolean" and not self.levels)
         )
-        if bad:
-            raise SchemaError(f"stored column {self.name!r} is no whole {self.kind}")
+        if invalid:
+            raise SchemaError(
+                f"the fields of stored column {self.name!r} do not describe a column "
+                f"of kind {self.kind!r}"
+            )
 
+
+# -- what a stored column may hold ------------------------------------------------
 
 _REQUIRED = {"label", "kind", "reason", "dtype"}
+_SHARE = ValueSpec(float, lowest=0, highest=1)
+_LEVELS = ListSpec(LEVEL)
+_DISTINCT = ListSpec(LEVEL, distinct=True)
+
+
+def _is_dtype(value: str) -> bool:
+    try:
+        pd.api.types.pandas_dtype(value)
+    except (TypeError, ValueError, KeyError):
+        return False
+    return True
+
+
+_CONDITION = Refined(
+    ListSpec(
+        (
+            TEXT,
+            ValueSpec(None, ("in", "not in", "<=", ">")),
+            AnyOf(ListSpec(LEVEL, shortest=1), LEVEL),
+        )
+    ),
+    lambda c: isinstance(c[2], list) == (c[1] in ("in", "not in")),
+    "a column, an operator and levels or a bound",
+)
+
+_MISSING_WHERE = Refined(
+    RecordSpec(
+        {
+            "where": ListSpec(_CONDITION, shortest=1),
+            "join": ValueSpec(None, ("and", "or")),
+            "rows": ValueSpec(int),
+            "inside": _SHARE,
+            "outside": _SHARE,
+            "structural": BOOLEAN,
+            "counts": ListSpec(ValueSpec(int, lowest=0)),
+            "declared": BOOLEAN,
+        },
+        required=("where", "join", "rows", "inside", "outside", "structural"),
+        optional=True,
+    ),
+    lambda d: (
+        len(d["where"]) <= 2
+        and not (d["structural"] and d["where"][0][1] not in ("in", "not in"))
+        and sum(d.get("counts", [1])) > 0
+    ),
+    "one or two conditions, on levels if structural, with positive counts",
+)
+
+
+def _is_dependency(d: dict[str, Any]) -> bool:
+    if d.keys() == {"columns"}:
+        return len(d["columns"]) <= 1
+    if not d.keys() >= {"how", "share", "rows"}:
+        return False
+    pairs = d.get("pairs", [])
+    return (
+        len(d["columns"]) == (2 if d["how"] in ("sum", "difference") else 1)
+        and bool(pairs) == (d["how"] == "map")
+        and all(len({type(p[i]) is str for p in pairs}) <= 1 for i in (0, 1))
+    )
+
+
+_DETERMINED_BY = Refined(
+    RecordSpec(
+        {
+            "columns": ListSpec(TEXT),
+            "how": ValueSpec(None, ("same", "map", "sum", "difference")),
+            "share": _SHARE,
+            "rows": ValueSpec(int),
+            "pairs": ListSpec(ListSpec((AnyOf(TEXT, NUMBER), AnyOf(TEXT, NUMBER)))),
+        },
+        required=("columns",),
+        optional=True,
+    ),
+    _is_dependency,
+    "one or two columns, and how they determine this one",
+)
+
+_FIELDS: dict[str, Spec] = {
+    "label": AnyOf(TEXT, NUMBER),
+    "kind": ValueSpec(None, KINDS),
+    "reason": TEXT,
+    "dtype": Refined(TEXT, _is_dtype, "a pandas dtype"),
+    "missing_as": ValueSpec(None, MISSING_AS),
+    "na_values": _LEVELS,
+    "suspected_na_values": _LEVELS,
+    "missing_rate": _SHARE,
+    "missing_where": _MISSING_WHERE,
+    "determined_by": _DETERMINED_BY,
+    "levels": _DISTINCT,
+    "categories": _DISTINCT,
+    "ordered": BOOLEAN,
+    "rare_levels": ListSpec(ListSpec((LEVEL, ValueSpec(int, lowest=1)))),
+    "decimals": ValueSpec(int, optional=True, lowest=0, highest=MAX_DECIMALS),
+    "lattice": LATTICE_SPEC,
+    "low": ValueSpec(NUMBER.plain, optional=True),
+    "high": ValueSpec(NUMBER.plain, optional=True),
+    "unit": ValueSpec(None, UNITS, optional=True),
+    "tz": ValueSpec(str, optional=True),
+    "value": AnyOf(ValueSpec(str, optional=True), NUMBER, BOOLEAN),
+    "form": FORM_SPEC,
+}
+_COLUMN_SPEC = RecordSpec(_FIELDS, _REQUIRED, noun="field")
 
 
 def _as_json(value: Any) -> Any:
@@ -226,74 +330,12 @@ def _as_json(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is int or (type(value) is float and math.isfinite(value))
-
-
-def _is_level(value: object) -> bool:
-    return isinstance(value, (str, bool)) or _is_number(value)
-
-
-def _are_levels(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(map(_is_level, value))
-
-
-def _are_different(value: Any) -> bool:
-    return _are_levels(value) and len(set(value)) == len(value)
-
-
 def _are_64_bits(column: Column) -> bool:
     bounds = (column.low, column.high)
     return all(type(v) is int and -(2**63) <= v < 2**63 for v in bounds)
 
 
-def _are_counts(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(
-        isinstance(pair, (list, tuple))
-        and len(pair) == 2
-        and _is_level(pair[0])
-        and type(pair[1]) is int
-        and pair[1] > 0
-        for pair in value
-    )
-
-
-def _is_dtype(value: object) -> bool:
-    try:
-        pd.api.types.pandas_dtype(value)
-    except (TypeError, ValueError, KeyError):
-        return False
-    return isinstance(value, str)
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    "label": lambda v: _is_text(v) or _is_number(v),
-    "kind": lambda v: v in KINDS,
-    "reason": _is_text,
-    "dtype": _is_dtype,
-    "missing_as": lambda v: v in MISSING_AS,
-    "na_values": _are_levels,
-    "suspects": _are_levels,
-    "missing": lambda v: _is_number(v) and 0 <= v <= 1,
-    "absent": lambda v: v is None or (isinstance(v, Mapping) and check_absence(v)),
-    "follows": lambda v: v is None or (isinstance(v, Mapping) and check_link(v)),
-    "levels": _are_different,
-    "categories": _are_different,
-    "ordered": lambda v: isinstance(v, bool),
-    "folded": _are_counts,
-    "decimals": lambda v: v is None or (type(v) is int and 0 <= v <= MAX_DECIMALS),
-    "lattice": lambda v: v is None or (isinstance(v, Mapping) and check_lattice(v)),
-    "low": lambda v: v is None or _is_number(v),
-    "high": lambda v: v is None or _is_number(v),
-    "unit": lambda v: v is None or v in UNITS,
-    "tz": lambda v: v is None or _is_text(v),
-    "value": lambda v: v is None or _is_level(v),
-    "form": lambda v: v is None or (isinstance(v, Mapping) and check_form(v)),
-}
+# -- the schema -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -311,7 +353,7 @@ class Schema:
     >>> schema = infer_schema(frame)
     >>> schema["age"].kind, schema["age"].dtype
     ('category', 'int64')
-    >>> schema["job"].suspects
+    >>> schema["job"].suspected_na_values
     ('?',)
     >>> Schema.from_dict(schema.to_dict()) == schema
     True
@@ -339,14 +381,15 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def __str__(self) -> str:
-        head = ("column", "kind", "missing", "output", "reason")
-        rows = [head]
+        rows = [("column", "kind", "missing", "output", "reason")]
         for column in self.columns:
             text = column.reason
-            if column.suspects:
-                text += f"; may stand for a hole: {listed(column.suspects)}"
-            kept = " (kept)" if column.gated else ""
-            share = f"{column.missing:.1%}{kept}" if column.missing else "-"
+            if column.suspected_na_values:
+                codes = listed(column.suspected_na_values)
+                text += f"; may encode a missing value: {codes}"
+            generated = " (generated)" if column.missing_is_level else ""
+            rate = column.missing_rate
+            share = f"{rate:.1%}{generated}" if rate else "-"
             rows.append((column.name, column.kind, share, column.dtype, text))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         return "\n".join(
@@ -359,14 +402,14 @@ class Schema:
 
     def _repr_html_(self) -> str:
         head = ("column", "kind", "missing", "output", "reason")
-        rows = [
-            (c.name, c.kind, f"{c.missing:.1%}" if c.missing else "", c.dtype, c.reason)
-            for c in self.columns
-        ]
+        rows = []
+        for c in self.columns:
+            share = f"{c.missing_rate:.1%}" if c.missing_rate else ""
+            rows.append((c.name, c.kind, share, c.dtype, c.reason))
         return html_table(f"Schema: {len(self)} columns", head, rows)
 
     def notes(self) -> list[str]:
-        """Return what a user should know before training, one sentence each."""
+        """Return what you should know before training, one sentence each."""
         return list(schema_notes(self.columns))
 
     def settings(self) -> dict[str, dict[str, Any]]:
@@ -374,7 +417,7 @@ class Schema:
         return {column.name: column.settings() for column in self.columns}
 
     def to_toml(self, path: str | os.PathLike[str]) -> None:
-        """Write the editable settings, each column's reason as a comment."""
+        """Write the editable settings, with each column's reason as a comment."""
         write_overrides(path, {c.name: (c.reason, c.settings()) for c in self.columns})
 
     def to_dict(self) -> dict[str, Any]:
@@ -383,23 +426,21 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
-        """Rebuild from `to_dict()`; raises `SchemaError` on nonsense."""
+        """Rebuild from `to_dict()`; raises `SchemaError` on invalid contents."""
         stored = data.get("columns") if isinstance(data, Mapping) else None
         if not isinstance(stored, (list, tuple)) or not stored:
             raise SchemaError("a stored schema must hold a list of columns")
         columns = tuple(Column.from_dict(column) for column in stored)
         if len({column.name for column in columns}) < len(columns):
             raise SchemaError("a stored schema must not name a column twice")
-        levelled = {c.name for c in columns if c.kind in CATEGORICAL}
+        categorical = {c.name for c in columns if c.kind in CATEGORICAL}
         for column in columns:
-            told = column.absent
-            if (
-                told is not None
-                and told["plain"]
-                and told["where"][0][0] not in levelled
-            ):
-                raise SchemaError(
-                    f"stored column {column.name!r} is missing by a column without "
-                    f"levels, {told['where'][0][0]!r}"
-                )
+            finding = column.missing_where
+            if finding is not None and finding["structural"]:
+                parent = finding["where"][0][0]
+                if parent not in categorical:
+                    raise SchemaError(
+                        f"the missing values of stored column {column.name!r} must "
+                        f"depend on a column with levels, got {parent!r}"
+                    )
         return cls(columns)

@@ -1,8 +1,7 @@
-"""`Table`: the one thing that travels between the parts of the package.
+"""`Table`: the arrays that all parts of the package exchange.
 
-NaN exists only in frames. Past `table.encode` a hole is a False in `observed`, the
-paper's m, and the number or code beneath it has no meaning until an augmenter writes
-one there.
+NaN exists only in frames. Once encoded, a missing value is a False in `observed`, the
+paper's m, and the number or code beneath it is arbitrary until an augmenter fills it.
 """
 
 from __future__ import annotations
@@ -26,11 +25,10 @@ class Layout:
     num_names, cat_names : tuple of str
         Feature names in column order.
     cards : tuple of int
-        How many codes each categorical feature has, K_j.
+        Number of codes of each categorical feature, K_j.
     reserved : bool
-        Whether the last code of every categorical feature is a placeholder that
-        stands in holes (the `zero` rule). It may be read by a network and is never
-        emitted by a sampler.
+        Whether the last code of every categorical feature marks a missing value (the
+        `zero` augmenter). Networks may read it; samplers never return it.
 
     Examples
     --------
@@ -71,14 +69,14 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows as arrays: numbers, codes, and which cells were really observed.
+    """Rows as arrays: numbers, codes, and which cells are observed.
 
     Parameters
     ----------
     num : float array [n, d_num]
         Scaled numbers; finite everywhere.
     cat : int array [n, d_cat]
-        Codes in 0 .. K_j - 1 everywhere, also in holes.
+        Codes in 0 .. K_j - 1 everywhere, also where missing.
     observed : bool array [n, d]
         True where the paper's m is 1. Columns as in `layout.names`.
     layout : Layout
@@ -112,5 +110,5 @@ class Table:
     def filled(
         self, num: FloatArray, cat: CodeArray, layout: Layout | None = None
     ) -> Table:
-        """Return a table with other contents in its holes and the same mask."""
+        """Return a table with these contents and the same mask."""
         return replace(self, num=num, cat=cat, layout=layout or self.layout)

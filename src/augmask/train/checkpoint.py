@@ -1,8 +1,7 @@
-"""A run on disk: killed anywhere, it goes on from here with the same result."""
+"""Checkpoints: a killed run resumes from its file and ends with the same result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import warnings
@@ -11,24 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 
+from augmask.container import ADVICE, read_container, write_container
 from augmask.errors import ArtifactError, AugMaskWarning, DataError
-from augmask.files import check_writable, written_whole
+from augmask.files import check_writable
 
-FORMAT = "augmask-checkpoint-4"
+KIND = "checkpoint"
 
 
 class Checkpoint:
-    """Where a run saves itself now and then.
+    """The file that a run saves its state to every now and then.
 
     Parameters
     ----------
     path : str or Path
     fingerprint : str
-        Of data, settings and seed; a checkpoint of another run is refused.
+        Of data, settings and seed; the checkpoint of another run is refused.
     every : float
         Seconds between two saves.
     """
@@ -38,7 +36,7 @@ class Checkpoint:
         self.fingerprint = fingerprint
         self.every = every
         self._last = time.monotonic()
-        self._told = False
+        self._warned = False
 
     @property
     def due(self) -> bool:
@@ -46,96 +44,64 @@ class Checkpoint:
         return time.monotonic() - self._last >= self.every
 
     def save(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Write the run, whole or not at all; what prevents it is told once."""
-        header = {
-            "format": FORMAT,
-            "fingerprint": self.fingerprint,
-            "facts": json.dumps(facts),
-        }
-        flat = {name: value.cpu().contiguous() for name, value in tensors.items()}
-        header["sha256"] = checksum(flat, header)
+        """Write the run, completely or not at all; warn once if that fails."""
+        # the facts are text of their own: losses may be infinite, which JSON is not
+        metadata = {"fingerprint": self.fingerprint, "facts": json.dumps(facts)}
+        arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
         self._last = time.monotonic()
         try:
-            with written_whole(self.path) as part:
-                # save_file of safetensors hides what the system said, e.g. of a full
-                # disk
-                part.write_bytes(save(flat, metadata=header))
+            write_container(self.path, KIND, metadata, arrays)
         except DataError as error:
-            if not self._told:
-                self._told = True
+            if not self._warned:
+                self._warned = True
                 warnings.warn(
-                    f"{error}; training goes on without a new checkpoint",
+                    f"{error}; training continues without a new checkpoint",
                     AugMaskWarning,
                     stacklevel=2,
                 )
 
     def refusal(self, why: str) -> ArtifactError:
-        """Return the error about a checkpoint that cannot be gone on from."""
-        return ArtifactError(
-            f"{self.path} is not a checkpoint of augmask, or it is damaged: {why}; "
-            "remove it to start the training anew"
-        )
+        """Return the error about a checkpoint that no run can resume from."""
+        return ArtifactError(f"invalid {KIND} file {self.path}: {why}; {ADVICE[KIND]}")
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return what was saved, or None when nothing was yet."""
+        """Return the tensors and facts of the last save; None if there is no file."""
         if not self.path.exists():
             return None
-        try:
-            with safe_open(self.path, framework="pt") as file:
-                header = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        # safetensors has errors of its own, and lets through those of what it calls
-        except Exception as error:
-            raise self.refusal("it cannot be read") from error
-        if header.get("format") != FORMAT:
-            raise ArtifactError(
-                f"{self.path} is not a checkpoint of this version of augmask "
-                f"(format {header.get('format')!r}); remove it to start anew"
-            )
-        if header.get("fingerprint") != self.fingerprint:
+        metadata, arrays = read_container(self.path, KIND)
+        if metadata.get("fingerprint") != self.fingerprint:
             raise ArtifactError(
                 f"{self.path} belongs to a run with other data, settings or seed; "
                 "remove it, or name another checkpoint"
             )
-        sealed = header.pop("sha256", None)
-        if sealed != checksum(tensors, header):
-            raise self.refusal("its contents do not match their checksum")
         try:
-            return tensors, json.loads(header["facts"])
-        except (KeyError, ValueError, RecursionError) as error:
-            raise self.refusal("it does not say what was done") from error
+            facts = json.loads(metadata["facts"])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise self.refusal("it does not describe a run") from error
+        return {name: torch.from_numpy(a) for name, a in arrays.items()}, facts
 
 
-def check_state(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-    """Raise `ValueError` unless the tensors of a checkpoint are those of a run.
+def check_state(state: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Raise `ValueError` unless the tensors of a checkpoint fit a run.
 
     Parameters
     ----------
-    found : mapping of name to Tensor
-    own : mapping of name to Tensor
-        The state of the run that is to go on.
+    state : mapping of name to Tensor
+        From the checkpoint.
+    expected : mapping of name to Tensor
+        The state of the run that is to resume.
     """
-    wanted = {name: own.get(name) for name in own.keys() | found.keys()}
-    for name, like in wanted.items():
-        # the best weights so far, and the noise of other processes, come besides
+    for name in expected.keys() | state.keys():
+        like = expected.get(name)
+        # only a checkpoint has the best weights and the noise of other processes
         if name == "best":
-            like = own["weights"]
+            like = expected["weights"]
         elif name.startswith("noise/"):
-            like = own["noise"]
-        value = found.get(name)
+            like = expected["noise"]
+        value = state.get(name)
         if value is None or like is None:
-            raise ValueError(f"{name!r} is missing or too much")
+            raise ValueError(f"{name!r} is missing or unexpected")
         if value.shape != like.shape or value.dtype != like.dtype:
-            raise ValueError(f"{name!r} is not of this run")
+            raise ValueError(f"{name!r} has the shape or type of another run")
         if not bool(value.isfinite().all()):
             raise ValueError(f"{name!r} is not finite")
-
-
-def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    """Return a digest of all that a checkpoint says."""
-    digest = hashlib.sha256(json.dumps(sorted(header.items())).encode())
-    for name in sorted(tensors):
-        value = tensors[name]
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

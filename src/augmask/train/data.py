@@ -1,14 +1,14 @@
-"""The training set: completions, supervised cells, batches.
+"""The training set: completed rows, supervised cells, batches.
 
-Most tables are small beside a GPU's memory, so they live there and a batch is one
-gather; larger ones are streamed. With several completions of a table only the holes
-are stored several times.
+Most tables are small compared with a GPU's memory, so they live there and a batch is
+one gather; larger ones are streamed from host memory. With several completions of a
+table only the missing values are stored several times.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -22,262 +22,237 @@ from augmask.augmentation.completions import CompletionPlan, Completions
 from augmask.diffusion.base import Batch
 from augmask.table.table import BoolArray, Table
 from augmask.train import parallel
-from augmask.train.prefetch import Ahead
-from augmask.train.shuffle import Shuffle
+from augmask.train.accelerated import make_shuffle
+from augmask.train.accelerated.prefetch import Prefetcher
 
 Supervise = Literal["observed", "all"]
+Supervised = tuple[Batch, Tensor]  # a batch, and the mask of its supervised cells
 
-# What is known of a cell, in one byte.
-OBSERVED, HIDDEN = 1, 2
+# Flags of a cell, in one byte.
+OBSERVED, HELD_OUT = 1, 2
 
-# Rows of a piece, where a whole table of random numbers would be larger than the table.
-PIECE = 65_536
+# Rows per chunk, where random numbers for a whole table would exceed the table itself.
+CHUNK = 65_536
 
 
-def hidden_cells(
-    observed: BoolArray, share: float, rng: np.random.Generator
+def choose_held_out_cells(
+    observed: BoolArray, fraction: float, rng: np.random.Generator
 ) -> BoolArray:
-    """Choose which observed cells are kept from the loss, to watch it on.
+    """Choose the observed cells that are left out of the loss, for validation.
 
-    They are chosen cell by cell, so every column is watched and no row is lost.
+    They are chosen cell by cell, so every column is validated and no row is lost.
     """
-    hidden = np.zeros_like(observed)
-    if share == 0:
-        return hidden
-    for start in range(0, len(observed), PIECE):
-        piece = observed[start : start + PIECE]
-        hidden[start : start + PIECE] = piece & (rng.random(piece.shape) < share)
-    return hidden
+    held_out = np.zeros_like(observed)
+    if fraction == 0:
+        return held_out
+    for start in range(0, len(observed), CHUNK):
+        chunk = observed[start : start + CHUNK]
+        held_out[start : start + CHUNK] = chunk & (rng.random(chunk.shape) < fraction)
+    return held_out
 
 
-def filled_once(
-    fill: Callable[[], Completions], table: Table, policy: CompletionPlan
+def complete_once(
+    fill: Callable[[], Completions], table: Table, plan: CompletionPlan
 ) -> Completions:
-    """Return what `fill` made of `table`; of several processes only the first calls it.
+    """Return the completions of `table` that `fill` makes, on every process.
 
-    Filling is the dear part of a fit. What travels is what the others cannot know: how
-    many draws there are, the levels that the rule may have added, and the holes.
+    Augmentation is expensive, so only the main process calls `fill`. It broadcasts what
+    the others cannot know: how many completions there are, the levels that the
+    augmenter may have added, and the imputed values.
     """
-    if parallel.size() == 1:
+    if parallel.world_size() == 1:
         return fill()
-    made = fill() if parallel.leads() else None
-    layout = made.table.layout if made else table.layout
-    facts = np.zeros(3 + layout.n_cat, dtype=np.int64)
-    if made:
-        facts[:] = [made.n_draws, made.policy == policy, layout.reserved, *layout.cards]
-    parallel.copy_lead_array(facts)
-    k, as_asked, reserved, *cards = facts.tolist()
+    filled = fill() if parallel.is_main_process() else None
+    layout = filled.table.layout if filled else table.layout
+    header = np.zeros(3 + layout.n_cat, dtype=np.int64)
+    if filled:
+        plans = filled.n_draws, filled.plan == plan
+        header[:] = [*plans, layout.reserved, *layout.cards]
+    parallel.broadcast_array(header)
+    k, same_plan, reserved, *cards = header.tolist()
     num_fill = np.empty((k, int((~table.num_observed).sum())), dtype=np.float32)
     cat_fill = np.empty((k, int((~table.cat_observed).sum())), dtype=np.int32)
-    if made:
-        num_fill, cat_fill = made.num_fill, made.cat_fill
-    parallel.copy_lead_array(num_fill)
-    parallel.copy_lead_array(cat_fill)
-    if made:
-        return made
+    if filled:
+        num_fill, cat_fill = filled.num_fill, filled.cat_fill
+    parallel.broadcast_array(num_fill)
+    parallel.broadcast_array(cat_fill)
+    if filled:
+        return filled
     layout = replace(layout, cards=tuple(cards), reserved=bool(reserved))
-    holed = table.filled(table.num, table.cat, layout)
-    policy = policy if as_asked else CompletionPlan("one")
-    first = Completions(holed, num_fill, cat_fill, policy).completion(0)
-    return Completions(first, num_fill, cat_fill, policy)
+    incomplete = table.filled(table.num, table.cat, layout)
+    plan = plan if same_plan else CompletionPlan("one")
+    first = Completions(incomplete, num_fill, cat_fill, plan).completion(0)
+    return Completions(first, num_fill, cat_fill, plan)
 
 
-def _stored(completions: Completions, hidden: BoolArray) -> dict[str, Tensor]:
-    """Return the arrays of a table that batches are gathered from."""
+def _store_of(completions: Completions, held_out: BoolArray) -> dict[str, Tensor]:
+    """Return the arrays that batches are gathered from."""
     table = completions.table
-    marks = table.observed.astype(np.uint8) * OBSERVED
-    marks[hidden] |= HIDDEN
+    flags = table.observed.astype(np.uint8) * OBSERVED
+    flags[held_out] |= HELD_OUT
     store = {
         "num": table.num.astype(np.float32, copy=False),
         "cat": table.cat,
-        "marks": marks,
+        "flags": flags,
     }
     if completions.n_draws > 1:
         store |= {
-            "num_first": _holes_before(table.num_observed),
-            "cat_first": _holes_before(table.cat_observed),
+            "num_offset": _fill_offsets(table.num_observed),
+            "cat_offset": _fill_offsets(table.cat_observed),
             "num_fill": completions.num_fill,
             "cat_fill": completions.cat_fill,
         }
     return {name: torch.from_numpy(part) for name, part in store.items()}
 
 
-def _holes_before(observed: BoolArray) -> npt.NDArray[np.integer]:
-    """Return how many holes the rows before each row have."""
-    holes = observed.shape[1] - np.count_nonzero(observed, axis=1)
-    before: npt.NDArray[np.integer] = np.cumsum(holes) - holes
-    fits = not len(before) or before[-1] < 2**31
-    return before.astype(np.int32) if fits else before
+def _fill_offsets(observed: BoolArray) -> npt.NDArray[np.integer]:
+    """Return the number of missing values before each row."""
+    missing = observed.shape[1] - np.count_nonzero(observed, axis=1)
+    offsets: npt.NDArray[np.integer] = np.cumsum(missing) - missing
+    fits = not len(offsets) or offsets[-1] < 2**31
+    return offsets.astype(np.int32) if fits else offsets
 
 
-def _filled(
-    values: Tensor, hole: Tensor, first: Tensor, fills: Tensor, draws: Tensor
+def _apply_fill(
+    values: Tensor, missing: Tensor, offset: Tensor, fill: Tensor, completion: Tensor
 ) -> Tensor:
-    """Put completion draws[b] where hole[b, j]; first[b] holes lie before row b."""
-    if not fills.shape[1]:
+    """Put the imputed values of completion[b] where missing[b, j].
+
+    Row b's values start at offset[b] in `fill`.
+    """
+    if not fill.shape[1]:
         return values
-    number = first[:, None] + hole.cumsum(1) - 1
-    drawn = fills[draws[:, None], torch.where(hole, number, 0)]
-    return torch.where(hole, drawn.to(values.dtype), values)
+    position = offset[:, None] + missing.cumsum(1) - 1
+    imputed = fill[completion[:, None], torch.where(missing, position, 0)]
+    return torch.where(missing, imputed.to(values.dtype), values)
 
 
-def _gathered(
-    store: Mapping[str, Tensor], pairs: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return numbers, codes and marks of pairs of row and completion."""
+def _gather(store: Mapping[str, Tensor], indices: Tensor) -> tuple[Tensor, ...]:
+    """Return numbers, codes and flags of pairs of row and completion."""
     n, n_num = store["num"].shape
     several = "num_fill" in store
-    rows = pairs % n if several else pairs
-    num, cat, marks = store["num"][rows], store["cat"][rows], store["marks"][rows]
+    rows = indices % n if several else indices
+    num, cat, flags = store["num"][rows], store["cat"][rows], store["flags"][rows]
     if several:
-        draws, hole = pairs // n, (marks & OBSERVED) == 0
-        first, fills = store["num_first"][rows], store["num_fill"]
-        num = _filled(num, hole[:, :n_num], first, fills, draws)
-        first, fills = store["cat_first"][rows], store["cat_fill"]
-        cat = _filled(cat, hole[:, n_num:], first, fills, draws)
-    return num, cat, marks
+        completion, missing = indices // n, (flags & OBSERVED) == 0
+        offset, fill = store["num_offset"][rows], store["num_fill"]
+        num = _apply_fill(num, missing[:, :n_num], offset, fill, completion)
+        offset, fill = store["cat_offset"][rows], store["cat_fill"]
+        cat = _apply_fill(cat, missing[:, n_num:], offset, fill, completion)
+    return num, cat, flags
 
 
 class TrainingData:
-    """Completed rows in batches, and which of their cells are supervised.
+    """A data loader of completed rows and of the mask of their supervised cells.
 
-    A table of up to `resident` bytes lives on the device and a batch is one gather
-    there. A larger one stays in host memory: a thread gathers batches ahead of the
-    training, and the device holds one of them at a time.
+    `advance` selects the rows of the next batch, `batch` returns them. A table of up to
+    `max_bytes` lives on the device; a larger one stays in host memory, where a thread
+    prefetches batches.
 
     Parameters
     ----------
     completions : Completions
     supervise : {"observed", "all"}
-        Whether the loss counts observed cells only (AugMask) or every cell.
-    hidden : bool array [n, d]
-        Observed cells kept from the loss.
+        Whether the loss includes observed cells only (AugMask) or every cell.
+    held_out : bool array [n, d]
+        Observed cells that are left out of the loss.
     seed : int
         Of the shuffle.
     device : torch.device
-    resident : float
-        Bytes of the device that the table may take.
+    max_bytes : float
+        Device memory that the table may take.
 
     Attributes
     ----------
+    indices : Tensor, or None
+        Of the current batch; None when batches are prefetched.
     shuffle : Shuffle
-        Which rows come next.
+        Supplies the indices.
     nbytes : int
-        What the table takes.
+        Size of the table.
     streamed : bool
-        Whether that is more than it may take.
+        Whether it exceeds `max_bytes`.
     """
 
     def __init__(
         self,
         completions: Completions,
         supervise: Supervise,
-        hidden: BoolArray,
+        held_out: BoolArray,
         seed: int,
         device: torch.device,
-        resident: float = math.inf,
+        max_bytes: float = math.inf,
     ) -> None:
         table = completions.table
         self.completions = completions
         self.device = device
         self.n_rows = len(table)
         self.n_num = table.layout.n_num
-        self._every = supervise == "all"
-        store = _stored(completions, hidden)
+        self._supervise_all = supervise == "all"
+        store = _store_of(completions, held_out)
         pairs = self.n_rows * completions.n_draws
         self.nbytes = sum(part.nbytes for part in store.values()) + 8 * pairs
-        self.streamed = self.nbytes > resident
+        self.streamed = self.nbytes > max_bytes
         home = torch.device("cpu") if self.streamed else device
         self._store = {name: part.to(home) for name, part in store.items()}
-        self._watched: Tensor | None = None
-        self._asked: Tensor | None = None
-        self._pairs: Tensor | None = None
-        self._ahead: Ahead | None = None
+        self._held_out_rows: Tensor | None = None
+        self.indices: Tensor | None = None
+        self._prefetcher: Prefetcher | None = None
         if self.streamed:
-            # not a method: the two would keep each other, and the table, alive
-            self._ahead = Ahead(partial(_gathered, self._store), device)
-        self.shuffle = Shuffle(completions, seed, home, shared=not self.streamed)
-        self._used: Mapping[str, Tensor] = self.shuffle.state()
+            # a bound method would be a reference cycle that keeps the table alive
+            self._prefetcher = Prefetcher(partial(_gather, self._store), device)
+        self.shuffle = make_shuffle(
+            completions, seed, home, synchronized=not self.streamed
+        )
+        self._prefetched_state: Mapping[str, Tensor] = self.shuffle.state()
 
-    # -- rows ----------------------------------------------------------------------
+    def advance(self, size: int, rows: slice = slice(None)) -> None:
+        """Select the next `size` rows, of which this process uses the slice `rows`."""
+        if self._prefetcher is None:
+            self.indices = self.shuffle.take(size)[rows]
+            return
+        while self._prefetcher.has_room:
+            indices = self.shuffle.take(size)[rows]
+            self._prefetcher.submit(indices, self.shuffle.state())
+        self._prefetched_state = self._prefetcher.next()
 
-    def _as_batch(
-        self, num: Tensor, cat: Tensor, marks: Tensor
-    ) -> tuple[Batch, Tensor]:
-        counted = marks < HIDDEN if self._every else marks == OBSERVED
-        return Batch(num, cat.long()), counted
+    def batch(self) -> Supervised:
+        """Return the current batch and the mask of its supervised cells."""
+        if self._prefetcher is not None:
+            return self._as_batch(*self._prefetcher.current)
+        assert self.indices is not None
+        return self.gather(self.indices)
 
-    def at(self, pairs: Tensor) -> tuple[Batch, Tensor]:
-        """Return the rows of these pairs and the mask of their supervised cells."""
-        parts = _gathered(self._store, pairs.to(self._store["num"].device))
+    def gather(self, indices: Tensor) -> Supervised:
+        """Return the rows with these indices and the mask of their supervised cells."""
+        parts = _gather(self._store, indices.to(self._store["num"].device))
         return self._as_batch(*(part.to(self.device) for part in parts))
 
+    def _as_batch(self, num: Tensor, cat: Tensor, flags: Tensor) -> Supervised:
+        supervised = flags < HELD_OUT if self._supervise_all else flags == OBSERVED
+        return Batch(num, cat.long()), supervised
+
     @property
-    def hidden(self) -> Tensor:
-        """Which observed cells are kept from the loss, [n, d]; made anew each time."""
-        return self._store["marks"] >= HIDDEN
+    def held_out(self) -> Tensor:
+        """The observed cells left out of the loss, [n, d]; computed on every access."""
+        return self._store["flags"] >= HELD_OUT
 
-    def watched(self, most: int) -> tuple[Batch, Tensor]:
-        """Return the first rows that hold hidden cells, and which cells those are."""
-        if self._watched is None:
-            # looked up once: it is a pass over the whole table
-            self._watched = torch.nonzero(self.hidden.any(1))[:, 0]
-        num, cat, marks = _gathered(self._store, self._watched[:most])
-        batch, _ = self._as_batch(*(p.to(self.device) for p in (num, cat, marks)))
-        return batch, (marks >= HIDDEN).to(self.device)
-
-    # -- batches -------------------------------------------------------------------
-
-    def ask(self, size: int, share: slice = slice(None)) -> None:
-        """Move on by a batch of `size`, of which this process wants a share.
-
-        It is there after `place`.
-        """
-        if self._ahead is None:
-            self._asked = self.shuffle.take(size)[share]
-            return
-        while self._ahead.wants_more:
-            pairs = self.shuffle.take(size)[share]
-            self._ahead.ask(pairs, self.shuffle.state())
-        self._used = self._ahead.take()
-
-    def stage(self, size: int, share: slice = slice(None)) -> None:
-        """Ask for a batch and place it."""
-        self.ask(size, share)
-        place([self])
-
-    def staged(self) -> tuple[Batch, Tensor]:
-        """Return the batch that was staged, and the mask of its supervised cells.
-
-        Reads tensors that stay in place, so a CUDA graph may hold this.
-        """
-        if self._ahead is not None:
-            return self._as_batch(*self._ahead.staged)
-        assert self._pairs is not None
-        return self.at(self._pairs)
+    def held_out_batch(self, max_rows: int) -> tuple[Batch, Tensor]:
+        """Return the first rows with held-out cells, and the mask of these cells."""
+        if self._held_out_rows is None:
+            # cached, because it takes a pass over the whole table
+            self._held_out_rows = torch.nonzero(self.held_out.any(1))[:, 0]
+        rows = self._held_out_rows[:max_rows]
+        batch, _ = self.gather(rows)
+        return batch, (self._store["flags"][rows] >= HELD_OUT).to(self.device)
 
     def state(self) -> Mapping[str, Tensor]:
-        """Return where the shuffle stands, for a checkpoint."""
-        return self.shuffle.state() if self._ahead is None else self._used
+        """Return the position in the shuffle, for a checkpoint."""
+        return self._prefetched_state if self._prefetcher else self.shuffle.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to a state from `state()`."""
-        if self._ahead is not None:
-            self._ahead.forget()
+        """Return to a state from `state()`."""
+        if self._prefetcher is not None:
+            self._prefetcher.clear()
         self.shuffle.restore(state)
-        self._used = self.shuffle.state()
-
-
-def place(every: Sequence[TrainingData]) -> None:
-    """Put what each was asked for where `staged` reads it; all by one copy."""
-    places, asked = [], []
-    for data in every:
-        if data._asked is None:
-            continue
-        if data._pairs is None or len(data._pairs) != len(data._asked):
-            data._pairs = torch.empty_like(data._asked)
-        places.append(data._pairs)
-        asked.append(data._asked)
-        data._asked = None
-    if places:
-        torch._foreach_copy_(places, asked)
+        self._prefetched_state = self.shuffle.state()

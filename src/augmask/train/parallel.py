@@ -1,26 +1,28 @@
-"""Several processes, one training: the one place that knows about them.
+"""Data-parallel training with `torch.distributed`; no other module deals with it.
 
-`torchrun` starts the same program several times and says in the environment which copy
-is which. Every process holds the whole training set, takes its share of the rows of
-each batch, and averages its gradients with the others', so all take the same steps and
-end with the same weights. The first process leads: it fills the holes, reads the clock,
-writes the files and talks.
+`torchrun` starts the same program several times and sets the environment variables that
+tell the processes apart. Every process holds the whole training set, takes its share of
+each batch and averages its gradients with the others', so all take the same steps and
+end with the same weights. The main process (rank 0) augments, keeps the time, writes
+the files and reports.
 
-Two groups carry the talk. torch's default group (NCCL on GPUs, Gloo on CPUs) moves what
-a step needs. Everything else goes through a second group that is always Gloo: it works
-between hosts without stopping a GPU, and it waits as long as filling a table may take.
+There are two process groups. The default group (NCCL on GPUs, Gloo on CPUs) carries
+what a training step needs. Everything else goes through a second one that is always
+Gloo: it does not stall a GPU, and its timeout allows for the augmentation of a table.
 
-Without torchrun nothing here starts torch.distributed; torch itself is imported where
-it is needed, because the command line asks who it is before it loads anything heavy.
+Without torchrun nothing here initialises torch.distributed. torch is imported on first
+use, because the command line asks for its rank before it loads anything large.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import itertools
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,153 +36,153 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
     from torch import Tensor
+else:
 
-# what torchrun sets; clusters set some of these for other ends, nobody else sets all
-LAUNCHED_BY = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-# the others wait that long for the first to fill a table
-PATIENCE = timedelta(days=2)
+    class _Lazy:
+        """A module that is imported when an attribute is read."""
 
-# torch keeps its groups per process, and so does this file
-_control: dist.ProcessGroup | None = None
-_joins = itertools.count()
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module(self._name), name)
+
+    torch, dist = _Lazy("torch"), _Lazy("torch.distributed")
+
+# Clusters set some of these for other purposes; only torchrun sets all.
+TORCHRUN_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# how long the other processes wait for the main one to augment a table
+TIMEOUT = timedelta(days=2)
+
+# process-wide, like torch's default group
+_cpu_group: dist.ProcessGroup | None = None
+_group_numbers = itertools.count()
 
 
 class PeerEnded(AugMaskError):
-    """Another process of the training ended, or cannot be reached any more."""
+    """Another process of the training ended or cannot be reached."""
 
 
-class Told(AugMaskError):
-    """An error that another process has told already; the command line is silent."""
+class AlreadyReported(AugMaskError):
+    """Another process has reported this error; the command line exits silently."""
 
     exit_code = 0
 
 
-# -- who am I -------------------------------------------------------------------
+# -- ranks ----------------------------------------------------------------------
 
 
-def launched() -> bool:
+def launched_by_torchrun() -> bool:
     """Whether torchrun started this process as one of several."""
-    complete = all(name in os.environ for name in LAUNCHED_BY)
+    complete = all(name in os.environ for name in TORCHRUN_VARIABLES)
     return complete and int(os.environ["WORLD_SIZE"]) > 1
 
 
-def follows() -> bool:
-    """Whether torchrun started this process, and not as the first."""
-    return launched() and int(os.environ["RANK"]) > 0
+def _initialized() -> bool:
+    """Whether there is a default process group."""
+    imported = "torch.distributed" in sys.modules
+    return imported and dist.is_available() and dist.is_initialized()
 
 
-def _grouped() -> bool:
-    import torch.distributed as dist
-
-    return dist.is_available() and dist.is_initialized()
-
-
-def size() -> int:
-    """Return how many processes train together, 1 outside of a group."""
-    import torch.distributed as dist
-
-    return dist.get_world_size() if _grouped() else 1
+def world_size() -> int:
+    """Return the number of processes that train together, 1 outside of a group."""
+    return dist.get_world_size() if _initialized() else 1
 
 
 def rank() -> int:
-    """Return the number of this process in its group, from 0."""
-    import torch.distributed as dist
-
-    return dist.get_rank() if _grouped() else 0
+    """Return the rank of this process, 0 outside of a group."""
+    return dist.get_rank() if _initialized() else 0
 
 
-def leads() -> bool:
-    """Whether this is the process that fills, writes and talks."""
+def is_main_process() -> bool:
+    """Whether this process augments, writes and reports; needs no process group."""
+    if launched_by_torchrun() and not _initialized():
+        return int(os.environ["RANK"]) == 0
     return rank() == 0
 
 
-def own_device(device: torch.device) -> torch.device:
-    """Return the device of this process; every process needs a GPU of its own."""
-    import torch
-
-    if size() == 1 or device.type == "cpu" or device.index is not None:
+def local_device(device: torch.device) -> torch.device:
+    """Return the device of this process; with CUDA each process needs its own GPU."""
+    if world_size() == 1 or device.type == "cpu" or device.index is not None:
         return device
     if device.type != "cuda":
         raise UsageError(
             f"several processes cannot train on device {device.type!r}; use "
             "device='cpu' or start without torchrun"
         )
-    local = int(os.environ.get("LOCAL_RANK", rank()))
-    present = torch.cuda.device_count()
-    if local >= present:
+    local_rank = int(os.environ.get("LOCAL_RANK", rank()))
+    count = torch.cuda.device_count()
+    if local_rank >= count:
         raise UsageError(
-            f"process {local} of this machine has no GPU of its own, there are "
-            f"{present}; start torchrun with --nproc-per-node {present}"
+            f"no GPU for local rank {local_rank}: this machine has {count}; "
+            f"start torchrun with --nproc-per-node {count}"
         )
-    # also for whoever asks for plain "cuda" later in this process
-    torch.cuda.set_device(local)
-    return torch.device("cuda", local)
+    # also for code that asks for plain "cuda" later in this process
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
 
 
-def share(n: int) -> slice:
-    """Return which of the `n` rows of a batch this process takes.
+def local_rows(batch_size: int) -> slice:
+    """Return the rows of a batch that this process trains on.
 
-    Shares differ by at most one row. The means stay those of one process, because
+    Shares differ by at most one row. The loss is still that of the whole batch, because
     `augmask.diffusion.reduce` sums numerators and denominators before it divides.
 
     Examples
     --------
-    >>> share(7)
+    >>> local_rows(7)
     slice(0, 7, None)
     """
-    number, count = rank(), size()
-    if n < count:
+    index, count = rank(), world_size()
+    if batch_size < count:
         raise UsageError(
-            f"batch must be at least the number of processes, {count}; got {n}"
+            f"batch_size must be at least the number of processes, {count}; "
+            f"got {batch_size}"
         )
-    return slice(n * number // count, n * (number + 1) // count)
+    return slice(batch_size * index // count, batch_size * (index + 1) // count)
 
 
-# -- joining and leaving ----------------------------------------------------------
+# -- process groups ---------------------------------------------------------------
 
 
 @functools.cache
 def _store() -> Any:
-    """Return the table of notes where the processes find each other.
+    """Return the key-value store through which the processes find each other.
 
-    It is kept: its server may live in the first process, and a second fit needs it.
+    It is cached: its server may run in the main process, and a second fit needs it.
     """
     from torch.distributed.rendezvous import rendezvous
 
     return next(rendezvous("env://"))[0]
 
 
-def _join() -> None:
-    import torch
-    import torch.distributed as dist
+def _init_process_group() -> None:
     from torch.distributed.distributed_c10d import PrefixStore
 
-    # a new corner of the store each time: notes of an earlier group would mislead
-    corner = PrefixStore(f"augmask/{next(_joins)}", _store())
+    # a new prefix each time: the keys of an earlier group would mislead
+    prefix = f"augmask/{next(_group_numbers)}"
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-        store=corner,
+        store=PrefixStore(prefix, _store()),
         rank=int(os.environ["RANK"]),
         world_size=int(os.environ["WORLD_SIZE"]),
     )
 
 
-def _lost(error: BaseException) -> bool:
+def _is_peer_failure(error: BaseException) -> bool:
     """Whether the error says that another process is gone."""
-    import torch.distributed as dist
-
-    # Gloo has no error of its own, only its name in the text of a plain one
-    plain = type(error) is RuntimeError and "gloo" in str(error).lower()
-    return plain or isinstance(error, dist.DistError)
+    # Gloo has no exception class, only its name in the message of a RuntimeError
+    gloo = type(error) is RuntimeError and "gloo" in str(error).lower()
+    return gloo or isinstance(error, dist.DistError)
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
-    """Keep augmask's notes and log to the first process."""
+def _only_main_process_logs() -> Iterator[None]:
+    """Context manager: ignore augmask's warnings and log on all other processes."""
     log = logging.getLogger("augmask")
     before = log.disabled
     with warnings.catch_warnings():
-        if not leads():
+        if not is_main_process():
             warnings.simplefilter("ignore", AugMaskWarning)
             log.disabled = True
         try:
@@ -190,103 +192,87 @@ def _silenced() -> Iterator[None]:
 
 
 @contextmanager
-def joined() -> Iterator[None]:
-    """Train together inside, if torchrun or the caller's own group says so.
+def process_group() -> Iterator[None]:
+    """Context manager: train with the other processes, if there are any.
 
-    A group that the caller has initialised is used and left as it was. Otherwise one
-    is made from torchrun's environment and left at the end. Blocks may be nested.
+    An existing process group is used and left as it is. Otherwise one is created from
+    torchrun's environment and destroyed at the end. Blocks may be nested.
     """
-    global _control
-    import torch.distributed as dist
-
-    ours = launched() and not _grouped()
-    if _control is not None or not (ours or size() > 1):
+    global _cpu_group
+    ours = launched_by_torchrun() and not _initialized()
+    if _cpu_group is not None or not (ours or world_size() > 1):
         yield
         return
     try:
         if ours:
-            _join()
-        _control = dist.new_group(backend="gloo", timeout=PATIENCE)
-        with _silenced():
+            _init_process_group()
+        _cpu_group = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        with _only_main_process_logs():
             yield
     except BaseException as error:
         if ours and dist.group.WORLD is not None:
-            # NCCL waits for the others when a group is left, and they may wait for us
+            # destroying an NCCL group waits for the others, who may wait for us
             dist.group.WORLD.abort()
-        if not _lost(error):
+        if not _is_peer_failure(error):
             raise
         raise PeerEnded(
             "another process of this training ended or cannot be reached; "
-            "what it said before tells why"
+            "see its output for the reason"
         ) from error
     finally:
-        control, _control = _control, None
-        if ours and _grouped():
+        cpu_group, _cpu_group = _cpu_group, None
+        if ours and _initialized():
             dist.destroy_process_group()
-        elif control is not None:
-            dist.destroy_process_group(control)
+        elif cpu_group is not None:
+            dist.destroy_process_group(cpu_group)
 
 
 @contextmanager
-def one_voice() -> Iterator[None]:
-    """Let one process tell an error: `Told` is raised where another was first.
+def report_error_once() -> Iterator[None]:
+    """Context manager: raise `AlreadyReported` if another process failed first.
 
-    Used inside of `joined`, so that a process claims its error before the others can
+    Use it inside `process_group`, so that a process claims its error before the others
     notice that it is gone.
     """
     try:
         yield
     except Exception as error:
-        if not launched():
+        if not launched_by_torchrun():
             raise
-        # a follower that cannot ask any more was left by the first, which has spoken
-        first = not follows()
+        # without a store the main process is gone and has reported its own error
+        first = is_main_process()
         with suppress(RuntimeError):
-            first = _store().add("augmask/told", 1) == 1
+            first = _store().add("augmask/errors", 1) == 1
         if first:
             raise
-        raise Told("another process told the error") from error
+        raise AlreadyReported("another process reported the error") from error
 
 
-# -- what travels ---------------------------------------------------------------
+# -- collectives: no-ops in a single process ----------------------------------------
 
 
-def average(parameters: Iterable[Tensor]) -> None:
-    """Replace gradients by their mean over the processes, all in one message.
+def average_gradients(gradient: Tensor) -> None:
+    """Replace a gradient by its mean over the processes.
 
     A process differentiates W times its share of the global loss (see `reduce`), so
     the mean over W processes is the gradient of the global loss.
     """
-    import torch
-    import torch.distributed as dist
-
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    if size() == 1 or not gradients:
-        return
-    flat = torch.cat([g.flatten() for g in gradients])
-    dist.all_reduce(flat)
-    flat /= size()
-    parts = torch.split(flat, [g.numel() for g in gradients])
-    for gradient, part in zip(gradients, parts, strict=True):
-        gradient.copy_(part.view_as(gradient))
+    if world_size() > 1:
+        dist.all_reduce(gradient)
+        gradient /= world_size()
 
 
-def largest(values: Tensor) -> Tensor:
+def all_reduce_max(values: Tensor) -> Tensor:
     """Return the elementwise maximum over the processes."""
-    import torch.distributed as dist
-
-    if size() > 1:
+    if world_size() > 1:
         values = values.clone()
         dist.all_reduce(values, dist.ReduceOp.MAX)
     return values
 
 
-def copy_lead(tensors: Iterable[Any]) -> None:
-    """Overwrite tensors with the first process's, where they lie."""
-    import torch
-    import torch.distributed as dist
-
-    if size() == 1:
+def broadcast(tensors: Iterable[Any]) -> None:
+    """Overwrite tensors in place with those of the main process."""
+    if world_size() == 1:
         return
     with torch.no_grad():
         for tensor in tensors:
@@ -295,50 +281,38 @@ def copy_lead(tensors: Iterable[Any]) -> None:
             tensor.copy_(message)
 
 
-def copy_lead_array(array: np.ndarray) -> None:
-    """Overwrite an array of numbers with the first process's.
+def broadcast_array(array: np.ndarray) -> None:
+    """Overwrite an array in place with that of the main process.
 
-    The shape must be known on all sides. Plain numbers travel, never pickled objects:
-    the package unpickles nothing, and these arrays are the large part anyway.
+    All processes must know the shape: only numbers are sent, never pickled objects.
     """
-    import torch
-    import torch.distributed as dist
-
-    if size() > 1 and array.size:
-        dist.broadcast(torch.from_numpy(array), 0, group=_control)
+    if world_size() > 1 and array.size:
+        dist.broadcast(torch.from_numpy(array), 0, group=_cpu_group)
 
 
-def lead(value: float) -> float:
-    """Return the first process's number, e.g. the time on its clock."""
-    import torch
-    import torch.distributed as dist
-
-    if size() == 1:
+def broadcast_value(value: float) -> float:
+    """Return the number of the main process, e.g. its time."""
+    if world_size() == 1:
         return value
     message = torch.tensor([value], dtype=torch.float64)
-    dist.broadcast(message, 0, group=_control)
+    broadcast_array(message.numpy())
     return message.item()
 
 
-def gathered(tensor: Tensor) -> list[Tensor]:
-    """Return the tensors of all processes, which lie on the CPU and are alike."""
-    import torch
-    import torch.distributed as dist
-
-    if size() == 1:
+def all_gather(tensor: Tensor) -> list[Tensor]:
+    """Return the tensors of all processes; they must be alike and on the CPU."""
+    if world_size() == 1:
         return [tensor]
-    found = [torch.empty_like(tensor) for _ in range(size())]
-    dist.all_gather(found, tensor, group=_control)
-    return found
+    tensors = [torch.empty_like(tensor) for _ in range(world_size())]
+    dist.all_gather(tensors, tensor, group=_cpu_group)
+    return tensors
 
 
-def check_same(what: str, sentence: str) -> None:
-    """Raise `UsageError` with `sentence` unless all processes pass the same text."""
-    import torch
-
+def check_same(text: str, message: str) -> None:
+    """Raise `UsageError` with `message` unless all processes pass the same text."""
     digest = torch.frombuffer(
-        bytearray(hashlib.sha256(what.encode()).digest()), dtype=torch.uint8
+        bytearray(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8
     )
-    first, *others = gathered(digest)
+    first, *others = all_gather(digest)
     if not all(torch.equal(first, other) for other in others):
-        raise UsageError(sentence)
+        raise UsageError(message)

@@ -1,8 +1,4 @@
-"""An endless shuffle: every pass visits every row, in an order of its own.
-
-On a GPU the order of the next pass is drawn beside the steps of this one: sorting
-random numbers takes many small kernels, and the next step would wait for them.
-"""
+"""An endless shuffle: every epoch visits every row, in a new random order."""
 
 from __future__ import annotations
 
@@ -15,105 +11,93 @@ from torch import Tensor
 from augmask.augmentation.completions import Completions
 from augmask.rng import stream
 from augmask.train import parallel
-from augmask.train.streams import Lane
 
 
-class _Pass(NamedTuple):
-    """The order of a pass, and the state of the generator that it was drawn in."""
+class Epoch(NamedTuple):
+    """The order of one epoch, and the generator state that it was drawn from."""
 
     order: Tensor
-    began: Tensor
+    generator_state: Tensor
 
 
 class Shuffle:
-    """Numbers of pairs of row and completion: row r with completion k is k n + r.
+    """Indices of pairs of row and completion: row r with completion k is k n + r.
 
-    A batch may reach over the end of one pass into the next, so no row is ever left
-    out. With the policy `stack` a pass visits every pair.
-
-    Parameters
-    ----------
-    completions : Completions
-    seed : int
-    home : torch.device
-        Where the orders lie.
-    shared : bool
-        Whether all processes must be given the order of the first.
+    A batch may span two epochs, so no row is ever left out. With the plan `stack` an
+    epoch visits every pair. If `synchronized`, all processes use the order of the main
+    process.
     """
 
     def __init__(
-        self, completions: Completions, seed: int, home: torch.device, shared: bool
+        self,
+        completions: Completions,
+        seed: int,
+        device: torch.device,
+        synchronized: bool,
     ) -> None:
-        self._completions, self._seed, self._shared = completions, seed, shared
-        self._generator = torch.Generator(home).manual_seed(seed)
-        # processes would have to talk in the same order on every lane
-        self._lane = Lane(home) if parallel.size() == 1 else Lane(None)
+        self._completions, self._seed = completions, seed
+        self._synchronized = synchronized
+        self._generator = torch.Generator(device).manual_seed(seed)
         self._epoch, self._cursor = 0, 0
-        self._now: _Pass | None = None
-        self._next: _Pass | None = None
+        self._current: Epoch | None = None
 
     def take(self, size: int) -> Tensor:
-        """Return the numbers of the next `size` pairs."""
+        """Return the indices of the next `size` pairs."""
         parts: list[Tensor] = []
         while size:
-            order = self._order()
+            if self._current is None:
+                self._current = self._start_epoch()
+            order = self._current.order
             part = order[self._cursor : self._cursor + size]
             self._cursor += len(part)
             size -= len(part)
             parts.append(part)
             if self._cursor >= len(order):
-                self._epoch, self._cursor, self._now = self._epoch + 1, 0, None
+                self._epoch, self._cursor, self._current = self._epoch + 1, 0, None
         return (torch.cat(parts) if len(parts) > 1 else parts[0]).long()
 
-    def _order(self) -> Tensor:
-        if self._now is None:
-            self._now = self._next or self._drawn(self._epoch)
-            self._lane.leave()
-            self._next = self._drawn(self._epoch + 1) if self._lane.beside else None
-        return self._now.order
+    def _start_epoch(self) -> Epoch:
+        return self._draw(self._epoch)
 
-    def _drawn(self, epoch: int) -> _Pass:
-        began = self._generator.get_state()
-        n, home = len(self._completions.table), self._generator.device
+    def _draw(self, epoch: int) -> Epoch:
+        """Draw the order of an epoch."""
+        generator_state = self._generator.get_state()
+        n, device = len(self._completions.table), self._generator.device
         rng = stream(self._seed, "epoch", epoch)
-        draw = self._completions.draw_of_epoch(epoch, rng)
+        completion = self._completions.draw_of_epoch(epoch, rng)
         pairs = n * self._completions.n_draws
-        # long numbers would take as much as the table's own
-        short = home.type == "cpu" and pairs < 2**31
-        self._lane.start()
-        with self._lane.taken():
-            order = torch.randperm(
-                pairs if draw is None else n,
-                generator=self._generator,
-                device=home,
-                dtype=torch.int32 if short else torch.int64,
-            )
-            if draw is not None:
-                order += draw * n
-        if self._shared:
-            # GPUs of two kinds may shuffle differently from the same seed
-            parallel.copy_lead([order])
-        return _Pass(order, began)
+        # 64-bit indices would take as much memory as the table itself
+        short = device.type == "cpu" and pairs < 2**31
+        order = torch.randperm(
+            pairs if completion is None else n,
+            generator=self._generator,
+            device=device,
+            dtype=torch.int32 if short else torch.int64,
+        )
+        if completion is not None:
+            order += completion * n
+        if self._synchronized:
+            # different GPU models may shuffle differently from the same seed
+            parallel.broadcast([order])
+        return Epoch(order, generator_state)
 
     def state(self) -> dict[str, Tensor]:
-        """Return where the shuffle stands, for a checkpoint.
+        """Return the position in the shuffle, for a checkpoint.
 
-        The orders themselves are not in it: they are made again from the generator,
-        because they may be as long as the table.
+        Orders can be as long as the table, so the generator state that reproduces
+        them is stored instead.
         """
-        coming = self._now or self._next
-        began = coming.began if coming else self._generator.get_state()
-        return {
-            "generator": began,
-            "position": torch.tensor([self._cursor, self._epoch]),
-        }
+        epoch = self._current
+        generator = epoch.generator_state if epoch else self._generator.get_state()
+        position = torch.tensor([self._cursor, self._epoch])
+        return {"generator": generator, "position": position}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to a state from `state()`."""
+        """Return to a state from `state()`."""
         cursor, epoch = state["position"].tolist()
         pairs = len(self._completions.table) * self._completions.n_draws
         if not (0 <= cursor < pairs and epoch >= 0):
-            raise ValueError(f"there is no row {cursor} of pass {epoch}")
+            raise ValueError(f"there is no row {cursor} in epoch {epoch}")
         self._generator.set_state(state["generator"].cpu())
         self._cursor, self._epoch = cursor, epoch
-        self._now = self._next = None
+        self._current = None

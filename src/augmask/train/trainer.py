@@ -1,21 +1,20 @@
-"""One training step, and the whole state of a run as a flat dictionary of tensors.
+"""One model in training: its training step, and its state as a dict of tensors.
 
-The state serves twice: kept in memory it is what a non-finite step rolls back to,
-written to disk it is a checkpoint. All tensors of a run stay where they are in memory,
-so that a step can be recorded as a CUDA graph.
+A state in memory is what a non-finite step rolls back to; on disk it is a checkpoint.
+Everything a step writes stays at one address, which a CUDA graph requires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from augmask.config import Settings
-from augmask.device import fast_matmul, uses_bf16
+from augmask.device import allow_tf32, uses_bf16
 from augmask.diffusion.base import (
     Backbone,
     Batch,
@@ -23,57 +22,38 @@ from augmask.diffusion.base import (
     type_weights,
     validation_loss,
 )
-from augmask.diffusion.compiled import Compiled
-from augmask.diffusion.cuda_graph import CudaGraph
 from augmask.diffusion.nets import bf16_matmul
-from augmask.diffusion.noise import Noise
+from augmask.diffusion.noise import RNG
 from augmask.diffusion.reduce import reduce_cells
 from augmask.rng import stream_seed
 from augmask.train import parallel
-from augmask.train.average import WeightAverage
-from augmask.train.data import TrainingData, place
-from augmask.train.flat_params import Flat
-from augmask.train.fused_adam import Adam
-from augmask.train.schedule import learning_rate
+from augmask.train.accelerated import accelerated_step
+from augmask.train.data import TrainingData
+from augmask.train.flat_params import FlatParams
+from augmask.train.optimizer import EMA, FlatAdamW, learning_rate
+
+if TYPE_CHECKING:
+    from augmask.train.accelerated.batched_models import BatchedModels
 
 
-def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the entries under `prefix/`, without it."""
-    start = prefix + "/"
-    return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+class StepSchedule(NamedTuple):
+    """Scalars that change from step to step."""
 
-
-class Companions(Protocol):
-    """What a trainer knows of the stack that takes its steps."""
-
-    def moments(self, trainer: Trainer) -> dict[str, Tensor]:
-        """Return what the optimiser remembers of that trainer's weights."""
-
-    def forget(self, trainer: Trainer) -> None:
-        """Let a trainer go."""
-
-
-class Pace(NamedTuple):
-    """What a step depends on besides its rows.
-
-    The share of the run behind us, how far the average is pulled, the learning rate.
-    """
-
-    done: float
+    done: float  # fraction of the training completed
     ema_weight: float
-    rate: float
+    lr: float
 
 
 class Trainer:
-    """A backbone, its optimiser and its average, moved one step at a time.
+    """A backbone with its data, optimiser and EMA.
 
-    Nothing in `step` reads the device: losses add up there until `window` asks. One of
-    several processes computes its share of every batch with noise of its own.
+    `step` never reads from the device: losses add up there until `mean_loss` is called.
+    With several processes, each trains on its share of every batch with its own noise.
 
     Parameters
     ----------
     backbone : Backbone
-        Already on its device and initialised from data.
+        On its device and initialised from data.
     data : TrainingData
     settings : Settings
     seed : int
@@ -82,11 +62,11 @@ class Trainer:
 
     Attributes
     ----------
-    pace : Pace
-        Of the coming step.
-    last : pair of Tensor [B, d]
-        The losses per cell of the latest step, main and auxiliary together, and the
-        mask that they met.
+    last : pair of Tensor [B, d], or None
+        The cell losses of the latest step, main and auxiliary added up, and the mask of
+        supervised cells.
+    tensors : dict of Tensor
+        Everything that steps change in place, by its name in a checkpoint.
     """
 
     def __init__(
@@ -100,157 +80,156 @@ class Trainer:
         self.backbone, self.data, self.settings = backbone, data, settings
         self.seed, self.device = seed, device
         self.steps_done = 0
-        self.lr_scale = 1.0
-        self.pace = Pace(0.0, 0.0, 0.0)
+        self.lr_scale = 1.0  # halved after every restart
+        self.schedule = StepSchedule(0.0, 0.0, 0.0)
         self.last: tuple[Tensor, Tensor] | None = None
-        self._share = parallel.share(settings.batch_size)
-        self._window_steps = 0
-        self._stack: Companions | None = None
-        self._stand_alone()
+        self._local_rows = parallel.local_rows(settings.batch_size)
+        self._loss_count = 0
+        self._batched: BatchedModels | None = None
+        self._allocate()
         self.reseed_noise(0)
 
-    def _stand_alone(self) -> None:
-        """Make all that a step works on."""
+    def _allocate(self) -> None:
+        """Create everything a step works on, and choose how it runs."""
         settings, device = self.settings, self.device
-        self._by_name: dict[str, Tensor] | None = None
-        self.flat = Flat([self.backbone])
-        self.average = WeightAverage(self.flat.weights, settings.ema)
-        self._adam = Adam(self.flat.weights, self.average, settings)
-        self._done = torch.zeros((), device=device)
+        self.flat = FlatParams([self.backbone])
+        self.ema = EMA(self.flat.weights, settings.ema)
+        self.optimizer = FlatAdamW(self.flat.weights, settings)
         self.noise = torch.Generator(device)
-        self._window_loss = torch.zeros((), device=device)
-        self._fused: Compiled | None = None
-        if settings.compiled(device.type):
-            self._fused = Compiled(self.loss, "training")
-        self._replay: CudaGraph | None = None
-        # a graph would have to hold the talk of the processes too
-        if device.type == "cuda" and parallel.size() == 1:
-            self._replay = CudaGraph(self._compute, [self.noise], "training")
+        self.done = torch.zeros((), device=device)
+        self._loss_sum = torch.zeros((), device=device)
+        self.tensors = self._named_tensors(self.optimizer.state)
+        self.accelerated = accelerated_step(self)
 
-    def join(
-        self, stack: Companions, flat: Flat, average: Tensor, loss: Tensor
-    ) -> None:
-        """Leave the arithmetic of the steps to a stack, which lends its memory."""
-        self._stack, self.flat, self._by_name = stack, flat, None
-        self.average = WeightAverage(flat.weights, self.settings.ema)
-        self.average.weights = average
-        self._window_loss = loss
-
-    @torch.no_grad()
-    def leave(self) -> None:
-        """Go on alone from here, if this was one of a stack."""
-        if self._stack is None:
-            return
-        state, loss = self.state(), self._window_loss
-        self._stack.forget(self)
-        self._stack = None
-        self._stand_alone()
-        self._load(state)
-        self._window_loss.copy_(loss)
-
-    def take_step(self) -> None:
-        """Take the step that was prepared."""
-        place([self.data])
-        self._done.fill_(self.pace.done)
-        self._adam.set(self.pace.rate, self.pace.ema_weight)
-        (self._replay or self._compute)()
-
-    def reseed_noise(self, attempt: int) -> None:
-        """Start the noise stream of a given attempt."""
-        own = [parallel.rank()] if parallel.size() > 1 else []
-        self.noise.manual_seed(stream_seed(self.seed, "noise", attempt, *own))
-
-    def _clear_window(self) -> None:
-        self._window_loss.zero_()
-        self._window_steps = 0
+    # -- the training step ---------------------------------------------------------
 
     def step(self, done: float) -> None:
-        """Take one step; `done` is the share of the run behind us.
+        """Take one step; `done` is the fraction of the training completed.
 
-        In a stack it is prepared here, and taken when all are ready.
+        A trainer attached to a batch only prepares its step here.
         """
-        self.data.ask(self.settings.batch_size, self._share)
-        ema_weight = self.average.ema_weight(self.steps_done)
-        self.pace = Pace(done, ema_weight, self.learning_rate(done))
-        if self._stack is None:
-            self.take_step()
+        self.data.advance(self.settings.batch_size, self._local_rows)
+        self.schedule = StepSchedule(
+            done, self.ema.weight_at(self.steps_done), self.learning_rate(done)
+        )
+        if self._batched is None:
+            self.run_step()
         self.steps_done += 1
-        self._window_steps += 1
+        self._loss_count += 1
+
+    def run_step(self) -> None:
+        """Run the prepared step, accelerated where possible."""
+        self.done.fill_(self.schedule.done)
+        self.optimizer.set_lr(self.schedule.lr)
+        self.ema.step_weight.fill_(self.schedule.ema_weight)
+        (self.accelerated or self.train_step)()
+
+    def train_step(self) -> None:
+        """Next batch, cell losses, masked mean, backward, optimiser, EMA."""
+        batch, supervised = self.data.batch()
+        loss, cells = self.loss(self.noise, batch, supervised, self.done)
+        self.backward(loss)
+        self.optimizer.step()
+        self.ema.update()
+        self.record(loss, cells, supervised)
 
     def loss(
-        self, noise: Noise, batch: Batch, counted: Tensor, done: Tensor
+        self, noise: RNG, batch: Batch, supervised: Tensor, done: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the loss of a batch and, as constants, that of its cells."""
-        # what stands for a generator is taken wherever noise comes from `noise.py`
+        """Return the masked mean of the cell losses, and these without gradient."""
+        # a RecordingRNG or ReplayRNG replaces the generator for `diffusion.noise`
         cell = self.backbone.cell_loss(batch, cast(torch.Generator, noise))
         loss = reduce_cells(
             cell,
-            counted,
+            supervised,
             reduction_of(self.backbone),
             self.data.n_num,
             type_weights(self.backbone, done),
         )
         return loss, sum(cell.aux.values(), cell.main).detach()
 
-    def _compute(self) -> None:
-        """Do what a step does on the device."""
-        batch, counted = self.data.staged()
-        loss, cells = (self._fused or self.loss)(self.noise, batch, counted, self._done)
-        loss.backward()
-        self.flat.take_gradients()
-        parallel.average([self.flat.weights])
-        self._adam.step()
-        self._window_loss += loss.detach()
-        self.last = (cells, counted)
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradient of the flat weights, averaged over all processes."""
+        loss.backward()  # type: ignore[no-untyped-call]
+        parallel.average_gradients(self.flat.collect_gradients())
 
-    @contextmanager
-    def matmul_precision(self) -> Iterator[None]:
-        """Multiply as the settings say, for a while."""
-        bf16 = uses_bf16(self.settings.matmul_precision, self.device)
-        with fast_matmul(self.device), bf16_matmul(self.backbone, bf16):
-            yield
+    def record(self, loss: Tensor, cells: Tensor, supervised: Tensor) -> None:
+        """Keep the losses of a step on the device."""
+        self._loss_sum += loss.detach()
+        self.last = (cells, supervised)
 
     def learning_rate(self, done: float) -> float:
-        """Return the rate of the coming step."""
+        """Return the learning rate of the next step."""
         s = self.settings
         return self.lr_scale * learning_rate(s.lr, self.steps_done, s.warmup, done)
 
-    def window(self) -> float:
-        """Return the mean loss since the last call; not finite if anything broke.
+    def reseed_noise(self, attempt: int) -> None:
+        """Start the noise stream of a given attempt."""
+        own = [parallel.rank()] if parallel.world_size() > 1 else []
+        self.noise.manual_seed(stream_seed(self.seed, "noise", attempt, *own))
 
-        The weights are looked at too: a step can break them after its loss was fine.
+    @contextmanager
+    def matmul_precision(self) -> Iterator[None]:
+        """Context manager: use the configured matmul precision."""
+        bf16 = uses_bf16(self.settings.matmul_precision, self.device)
+        with allow_tf32(self.device), bf16_matmul(self.backbone, bf16):
+            yield
+
+    # -- results -------------------------------------------------------------------
+
+    def mean_loss(self) -> float:
+        """Return the mean loss since the last call, not finite if training failed.
+
+        The weights are checked too: a step with a finite loss can still break them.
         """
         weights = self.flat.weights.detach().sum()
-        health = self._window_loss / max(self._window_steps, 1) + 0 * weights
-        self._clear_window()
-        return parallel.lead(float(health))
+        mean = self._loss_sum / max(self._loss_count, 1) + 0 * weights
+        self._reset_loss()
+        return parallel.broadcast_value(float(mean))
+
+    def _reset_loss(self) -> None:
+        self._loss_sum.zero_()
+        self._loss_count = 0
 
     @torch.no_grad()
-    def held_out_loss(self, rows: int = 4096) -> float:
-        """Return the averaged weights' loss on the hidden cells."""
-        probe = torch.Generator(self.device).manual_seed(
+    def held_out_loss(self, max_rows: int = 4096) -> float:
+        """Return the loss of the averaged weights on held-out cells."""
+        generator = torch.Generator(self.device).manual_seed(
             stream_seed(self.seed, "probe")
         )
-        batch, hidden = self.data.watched(rows)
-        with self.average.in_place():
-            losses = validation_loss(self.backbone, batch, probe)
-        return parallel.lead(float(losses[hidden].mean()))
+        batch, held_out = self.data.held_out_batch(max_rows)
+        with self.ema.applied():
+            losses = validation_loss(self.backbone, batch, generator)
+        return parallel.broadcast_value(float(losses[held_out].mean()))
 
     @torch.no_grad()
     def finalize(self, weights: Tensor | None) -> None:
-        """End the training: leave these weights in the backbone, or the average."""
-        self.leave()
-        final = self.average.weights if weights is None else weights
-        self.flat.weights.copy_(final)
+        """End the training; leave these weights, or else the EMA, in the backbone."""
+        self.detach()
+        self.flat.weights.copy_(self.ema.weights if weights is None else weights)
         self.flat.release()
-        # they hold on to the trainer, and it to the table
-        self._fused = self._replay = None
+        # a reference cycle that would keep the table alive
+        self.accelerated = None
+
+    # -- state ---------------------------------------------------------------------
+
+    def _named_tensors(
+        self, optimizer_state: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        tensors = {"weights": self.flat.weights, "average": self.ema.weights}
+        # the backbone's state besides its weights, e.g. a schedule
+        for name, value in self.backbone.state_dict().items():
+            if name not in self.flat.shapes:
+                tensors[f"buffer/{name}"] = value
+        for name, value in optimizer_state.items():
+            tensors[f"optimizer/{name}"] = value
+        return tensors
 
     @torch.no_grad()
-    def state(self, into: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return copies of everything that the next step depends on.
+    def state(self, out: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return copies of everything the next step depends on.
 
-        An earlier state that is no longer needed may be given to be written over.
+        Pass an earlier state as `out` to reuse its memory.
         """
         state = {"noise": self.noise.get_state()}
         state["counters"] = torch.tensor(
@@ -258,19 +237,18 @@ class Trainer:
         )
         for name, value in self.data.state().items():
             state[f"data/{name}"] = value
-        tensors = self._tensors()
-        if into is None:
-            return state | {name: value.clone() for name, value in tensors.items()}
-        copies = {name: into[name] for name in tensors}
-        torch._foreach_copy_(list(copies.values()), list(tensors.values()))
+        if out is None:
+            return state | {name: value.clone() for name, value in self.tensors.items()}
+        copies = {name: out[name] for name in self.tensors}
+        torch._foreach_copy_(list(copies.values()), list(self.tensors.values()))
         return state | copies
 
     @torch.no_grad()
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Go back to a state from `state()`."""
-        self.leave()
+        """Return to a state from `state()`."""
+        self.detach()
         self._load(state)
-        self._clear_window()
+        self._reset_loss()
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         noise = state.get(f"noise/{parallel.rank()}", state["noise"])
@@ -279,21 +257,42 @@ class Trainer:
         if not (0 <= steps <= self.settings.steps and steps == int(steps)):
             raise ValueError(f"a run of {self.settings.steps} steps is not at {steps}")
         self.steps_done = int(steps)
-        self.data.restore(_part(state, "data"))
-        for name, value in self._tensors().items():
+        prefix = "data/"
+        self.data.restore(
+            {
+                k.removeprefix(prefix): v
+                for k, v in state.items()
+                if k.startswith(prefix)
+            }
+        )
+        for name, value in self.tensors.items():
             value.copy_(state[name])
 
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return all that steps change in place; the same until join or leave."""
-        if self._by_name is None:
-            found = {"weights": self.flat.weights, "average": self.average.weights}
-            # what the backbone keeps besides weights, e.g. a changed schedule
-            for name, value in self.backbone.state_dict().items():
-                if name not in self.flat.shapes:
-                    found[f"buffer/{name}"] = value
-            stack = self._stack
-            memory = stack.moments(self) if stack else self._adam.memory
-            for name, value in memory.items():
-                found[f"optimizer/{name}"] = value
-            self._by_name = found
-        return self._by_name
+    # -- sharing steps with other models -------------------------------------------
+
+    def attach(
+        self,
+        batched: BatchedModels,
+        flat: FlatParams,
+        ema_weights: Tensor,
+        optimizer_state: Mapping[str, Tensor],
+        loss_sum: Tensor,
+    ) -> None:
+        """Let `batched` run the steps, in memory that it owns."""
+        self._batched, self.flat, self.accelerated = batched, flat, None
+        self.ema = EMA(flat.weights, self.settings.ema)
+        self.ema.weights = ema_weights
+        self._loss_sum = loss_sum
+        self.tensors = self._named_tensors(optimizer_state)
+
+    @torch.no_grad()
+    def detach(self) -> None:
+        """Continue alone from the current state, if attached."""
+        if self._batched is None:
+            return
+        state, loss_sum = self.state(), self._loss_sum
+        self._batched.members.remove(self)
+        self._batched = None
+        self._allocate()
+        self._load(state)
+        self._loss_sum.copy_(loss_sum)

@@ -7,9 +7,11 @@ from tests.bench.baselines.noticed import all_states
 
 from augmask.errors import DataError
 from augmask_bench.baselines.arf import ArfSettings, fit
-from augmask_bench.peers import why_not
+from augmask_bench.peers import why_unusable
 
-pytestmark = pytest.mark.skipif(why_not("arfpy") != "", reason=why_not("arfpy"))
+pytestmark = pytest.mark.skipif(
+    why_unusable("arfpy") != "", reason=why_unusable("arfpy")
+)
 TINY = ArfSettings(num_trees=3, max_iters=2)
 
 

@@ -12,14 +12,14 @@ from augmask.errors import DataError, UsageError
 from augmask_bench.baselines import ctgan, tvae
 from augmask_bench.baselines.ctgan import CtganSettings, Sampler
 from augmask_bench.baselines.tvae import TvaeSettings
-from augmask_bench.peers import why_not
+from augmask_bench.peers import why_unusable
 
 CPU = torch.device("cpu")
 TINY = {
-    ctgan: CtganSettings(steps=3, batch=50, embedding_dim=8, widths=(8,)),
-    tvae: TvaeSettings(steps=3, batch=50, embedding_dim=8, widths=(8,)),
+    ctgan: CtganSettings(steps=3, batch_size=50, embedding_dim=8, widths=(8,)),
+    tvae: TvaeSettings(steps=3, batch_size=50, embedding_dim=8, widths=(8,)),
 }
-here = pytest.mark.skipif(why_not("ctgan") != "", reason=why_not("ctgan"))
+here = pytest.mark.skipif(why_unusable("ctgan") != "", reason=why_unusable("ctgan"))
 both = pytest.mark.parametrize("peer", [ctgan, tvae], ids=["ctgan", "tvae"])
 
 
@@ -92,7 +92,7 @@ def gap(num, cat):
 @here
 def test_tvae_finds_the_known_law():
     table = known.made(missing=0.0)
-    settings = TvaeSettings(steps=600, batch=100, embedding_dim=16, widths=(64,))
+    settings = TvaeSettings(steps=600, batch_size=100, embedding_dim=16, widths=(64,))
     num, cat = tvae.fit(table, settings, 0, CPU).sample(3000, 1)
     np.testing.assert_allclose(num.mean(axis=0), 0, atol=0.25)
     np.testing.assert_allclose(num.std(axis=0), 1, atol=0.2)
@@ -108,7 +108,7 @@ def test_ctgan_moves_towards_the_known_law():
     table = known.made(missing=0.0)
     settings = CtganSettings(
         steps=800,
-        batch=100,
+        batch_size=100,
         embedding_dim=16,
         widths=(64,),
         lr=2e-3,

@@ -1,4 +1,4 @@
-"""DiffPuter recovers a known law, reads no hole, works on any table."""
+"""DiffPuter recovers a known distribution and ignores missing values."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from augmask_bench.baselines.diffputer import PAPER, SMALL, DiffPuterSettings, f
 from .known import correlation, made, only, shares, with_other_rubbish
 
 CPU = torch.device("cpu")
-TINY = DiffPuterSettings(2, 2, 5, 2, 8, batch=64, max_steps=5)
+TINY = DiffPuterSettings(2, 2, 5, 2, 8, batch_size=64, max_steps=5)
 
 
-def test_a_known_law_is_recovered_from_what_is_observed():
+def test_a_known_distribution_is_recovered():
     truth = made(missing=0.0)
     model = fit(made(), replace(SMALL, max_steps=600, trials=3), 0, CPU)
     num, cat = model.sample(3000, 1)
@@ -28,7 +28,7 @@ def test_a_known_law_is_recovered_from_what_is_observed():
     assert np.all((num.std(0) > 0.75) & (num.std(0) < 1.1))
 
 
-def test_what_lies_beneath_holes_is_not_read():
+def test_values_of_missing_cells_are_not_read():
     table = made(n=80, missing=0.4)
     first, second = (
         fit(t, TINY, 0, CPU).sample(20, 1) for t in (table, with_other_rubbish(table))
@@ -67,10 +67,10 @@ def test_one_row_is_a_table_too():
     assert np.isfinite(numbers).all()
 
 
-def test_without_holes_one_turn_says_it_all():
+def test_a_complete_table_needs_one_iteration():
     model = fit(made(n=40, missing=0.0), TINY, 0, CPU)
-    assert model.facts["ended"] == "no hole"
-    assert len(model.facts["turns"]) == 1
+    assert model.facts["ended"] == "no missing value"
+    assert len(model.facts["iterations"]) == 1
 
 
 def test_the_same_seed_gives_the_same_rows():
@@ -93,9 +93,9 @@ def test_the_placeholder_is_never_emitted():
 def test_it_ends_in_time_and_says_so():
     endless = replace(TINY, iterations=3, trials=10**6, max_steps=10**9, epochs=10**9)
     model = fit(made(n=100), replace(endless, patience=10**9), 0, CPU, seconds=1.5)
-    turns = model.facts["turns"]
-    assert {turn["ended"] for turn in turns} == {"time"}
-    assert turns[0]["trials"] < 10**6
+    iterations = model.facts["iterations"]
+    assert {one["ended"] for one in iterations} == {"time"}
+    assert iterations[0]["trials"] < 10**6
 
 
 def test_epochs_bound_the_steps_of_an_m_step():
@@ -117,10 +117,11 @@ def test_epochs_bound_the_steps_of_an_m_step():
 def test_the_last_network_that_passed_the_check_generates(
     monkeypatch, losses, chosen, ended
 ):
-    noted = iter(losses)
+    values = iter(losses)
     monkeypatch.setattr(
-        "augmask_bench.baselines.diffputer._Turns.checked", lambda *_: next(noted)
+        "augmask_bench.baselines.diffputer._Iterations.validation_loss",
+        lambda *_: next(values),
     )
     facts = fit(made(n=40), replace(TINY, iterations=4), 0, CPU).facts
     assert (facts["chosen"], facts["ended"]) == (chosen, ended)
-    assert len(facts["turns"]) == len(losses)
+    assert len(facts["iterations"]) == len(losses)

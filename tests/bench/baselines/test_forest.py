@@ -8,10 +8,10 @@ from tests.bench.baselines.noticed import all_states
 from augmask.errors import DataError
 from augmask.table.table import Layout, Table
 from augmask_bench.baselines.forest import ForestSettings, decoded, encoded, fit
-from augmask_bench.peers import why_not
+from augmask_bench.peers import why_unusable
 
 here = pytest.mark.skipif(
-    why_not("ForestDiffusion") != "", reason=why_not("ForestDiffusion")
+    why_unusable("ForestDiffusion") != "", reason=why_unusable("ForestDiffusion")
 )
 TINY = ForestSettings(n_t=3, duplicate_K=1, n_estimators=3)
 

@@ -8,9 +8,11 @@ from augmask.augmentation import resolve_augmenter
 from augmask.errors import NotFittedError, UsageError
 from augmask.table.table import Layout, Table
 from augmask_bench.hyperimpute import HyperImpute
-from augmask_bench.peers import why_not
+from augmask_bench.peers import why_unusable
 
-here = pytest.mark.skipif(why_not("hyperimpute") != "", reason=why_not("hyperimpute"))
+here = pytest.mark.skipif(
+    why_unusable("hyperimpute") != "", reason=why_unusable("hyperimpute")
+)
 
 
 def tied(n=120, seed=0):
@@ -34,10 +36,10 @@ def test_the_rule_has_a_name_and_wants_to_be_fitted():
         rule.draw(np.random.default_rng(0))
 
 
-def test_libraries_that_make_it_fill_in_means_are_refused(monkeypatch):
+def test_libraries_with_which_it_imputes_means_are_refused(monkeypatch):
     monkeypatch.setattr("augmask_bench.peers.find_spec", lambda package: package)
     monkeypatch.setattr("augmask_bench.peers._version", {"pandas": "3.0.1"}.get)
-    with pytest.raises(UsageError, match="fills in means"):
+    with pytest.raises(UsageError, match="imputes means"):
         HyperImpute().fit(tied(), np.random.default_rng(0))
 
 

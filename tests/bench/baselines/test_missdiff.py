@@ -18,12 +18,14 @@ from augmask_bench.baselines.missdiff import (
     SMALL,
     Chain,
     Coding,
+    Encoder,
     MissDiff,
+    MissDiffNet,
     MissDiffSettings,
+    dropped,
     fit,
     observed_error,
 )
-from augmask_bench.baselines.missdiff_net import Encoder, MissDiffNet, dropped
 
 CPU = torch.device("cpu")
 TINY = replace(SMALL, epochs=2, timesteps=5, channels=4, time_width=8, position_width=8)

@@ -23,7 +23,7 @@ from augmask_bench.baselines.miwae import (
 )
 
 CPU = torch.device("cpu")
-TINY = MiwaeSettings(epochs=2, batch=64, latent=3, hidden=8, k=4)
+TINY = MiwaeSettings(epochs=2, batch_size=64, latent=3, hidden=8, k=4)
 
 
 def seeded(seed=0):
@@ -97,7 +97,7 @@ def test_weights_start_orthogonal():
 
 def test_a_known_law_comes_back():
     table = known.made()
-    settings = MiwaeSettings(epochs=120, batch=256, latent=8, hidden=64, k=10)
+    settings = MiwaeSettings(epochs=120, batch_size=256, latent=8, hidden=64, k=10)
     num, cat = fit(table, settings, 0, CPU).sample(6000, seed=1)
     truth = known.made(n=20_000, missing=0.0, seed=9)
     assert np.corrcoef(num.T)[0, 1] == pytest.approx(

@@ -10,27 +10,34 @@ import torch
 
 from augmask.diffusion.ragged import Ragged
 from augmask.table.table import Layout
-from augmask_bench.baselines.descent import Clock, generator
-from augmask_bench.baselines.tabsyn import PAPER, SMALL, TabSynSettings, fit
-from augmask_bench.baselines.tabsyn_vae import TokenVae, VaeSettings, learn_vae
+from augmask_bench.baselines.tabsyn import (
+    PAPER,
+    SMALL,
+    TabSynSettings,
+    TokenVae,
+    VaeSettings,
+    fit,
+    train_vae,
+)
+from augmask_bench.baselines.training import Clock, generator
 
 from .known import correlation, made, only, shares
 
 CPU = torch.device("cpu")
 TINY = replace(
     SMALL,
-    vae=replace(SMALL.vae, steps=5, batch=64),
+    vae=replace(SMALL.vae, steps=5, batch_size=64),
     steps=5,
-    batch=64,
+    batch_size=64,
     units=16,
-    levels=5,
+    sampling_steps=5,
 )
 
 
 def test_a_known_law_is_recovered():
     table = made(missing=0.0)
-    vae = replace(SMALL.vae, steps=200, batch=256)
-    quick = replace(SMALL, vae=vae, steps=1200, units=128, batch=256)
+    vae = replace(SMALL.vae, steps=200, batch_size=256)
+    quick = replace(SMALL, vae=vae, steps=1200, units=128, batch_size=256)
     num, cat = fit(table, quick, 0, CPU).sample(3000, 1)
     assert correlation(num) == pytest.approx(correlation(table.num), abs=0.05)
     assert np.allclose(shares(cat), shares(table.cat), atol=0.06)
@@ -44,8 +51,8 @@ def test_the_autoencoder_gives_rows_back_and_loosens_its_pull():
     vae = TokenVae(2, ragged, 4, 2)
     num, cat = torch.tensor(table.num), torch.tensor(table.cat).long()
     rows = torch.arange(len(table))
-    settings = VaeSettings(steps=200, batch=256, lr=1e-2, beta_after=2)
-    facts = learn_vae(
+    settings = VaeSettings(steps=200, batch_size=256, lr=1e-2, beta_after=2)
+    facts = train_vae(
         vae, num, cat, rows[150:], rows[:150], settings, generator(CPU, 0), Clock()
     )
     assert facts["beta"] < settings.beta
@@ -126,7 +133,9 @@ def test_the_placeholder_is_never_emitted():
 
 
 def test_it_ends_in_time_and_says_so():
-    endless = TabSynSettings(VaeSettings(steps=10**9, batch=64), steps=10**9, units=8)
+    endless = TabSynSettings(
+        VaeSettings(steps=10**9, batch_size=64), steps=10**9, units=8
+    )
     model = fit(made(n=200, missing=0.0), endless, 0, CPU, seconds=1.0)
     assert model.facts["vae"]["ended"] == "time"
     assert model.facts["diffusion"]["ended"] == "time"

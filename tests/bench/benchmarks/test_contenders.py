@@ -7,7 +7,7 @@ import time
 
 import pandas as pd
 import torch
-from contenders import CARDS, Clock, Fitted, Stepping, adult_like, ready_of
+from contenders import CARDS, Clock, Fitted, Stepping, adult_like, prepared_fit
 
 
 def test_the_made_table_has_the_shape_of_adult_and_depends_on_its_seed_alone():
@@ -36,7 +36,7 @@ def test_only_whole_passes_are_timed():
 
 def test_our_training_goes_on_between_two_turns():
     options = {"batch_size": 16, "width": 8, "depth": 1, "time_width": 8}
-    ready = ready_of("tabddpm", adult_like(200), options, "cpu")
+    ready = prepared_fit("tabddpm", adult_like(200), options, "cpu")
     ours = Fitted(ready)
     ours.warm_up()
     first = ready.trainer.steps_done

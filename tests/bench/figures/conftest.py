@@ -1,4 +1,4 @@
-"""Results of grids that were never run, with known effects."""
+"""Results of imaginary grids, with known effects."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LABELS = {"cdtd": "CDTD", "tabdiff": "TabDiff"}
 
 @pytest.fixture
 def run():
-    """Return a maker of one line of results."""
+    """Return a function that makes one row of results."""
 
     def make(**facts):
-        level = facts.pop("level", 0.7)
+        score = facts.pop("score", 0.7)
         generator = facts.get("generator", "cdtd")
         kind = {"all": "AugFull", "observed": "AugMask"}.get(facts.get("supervise"), "")
-        named = {
+        defaults = {
             "dataset": "table",
             "mechanism": "mcar",
             "ratio": 0.5,
@@ -36,14 +36,14 @@ def run():
             "lam": np.nan,
             "status": "done",
             "reason": "",
-            "shape": level + 0.1,
-            "trend": level + 0.05,
-            "alpha_precision": level - 0.05,
-            "beta_recall": level - 0.1,
-            "mle": level,
+            "shape": score + 0.1,
+            "trend": score + 0.05,
+            "alpha_precision": score - 0.05,
+            "beta_recall": score - 0.1,
+            "mle": score,
             "augment_seconds": 1.0,
         }
-        line = named | facts
+        line = defaults | facts
         text = json.dumps(line, default=str)
         line["real"] = "f00d"
         line["run"] = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -54,9 +54,9 @@ def run():
 
 @pytest.fixture
 def grid(run):
-    """Return a maker of crossed lines: lists are crossed, `level` is a function."""
+    """Return a function that makes all combinations of lists; `score` is a function."""
 
-    def make(level, seeds=2, datasets=2, noise=0.004, **lists):
+    def make(score, seeds=2, datasets=2, noise=0.004, **lists):
         rng = np.random.default_rng(0)
         names = [*lists, "seed", "dataset"]
         values = [
@@ -64,12 +64,12 @@ def grid(run):
             range(seeds),
             [f"table_{d}" for d in range(datasets)],
         ]
-        crossed = pd.MultiIndex.from_product(values, names=names)
+        combinations = pd.MultiIndex.from_product(values, names=names)
         lines = []
-        for cell in crossed:
+        for cell in combinations:
             facts = dict(zip(names, cell, strict=True))
             shift = 0.05 * int(facts["dataset"][-1]) + noise * rng.normal()
-            lines.append(run(**facts, level=level(facts) + shift))
+            lines.append(run(**facts, score=score(facts) + shift))
         return pd.DataFrame(lines)
 
     return make

@@ -1,4 +1,4 @@
-"""Figures that are drawn from the rows that a grid kept."""
+"""Figures of the rows that a grid kept."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.report.map2d import overlap
-from augmask_bench.figures import fidelity, umap_density
+from augmask.report.aggregates import overlap
+from augmask_bench.figures import fidelity, umap
 
 
 @pytest.fixture
@@ -29,23 +29,24 @@ def people():
 
 @pytest.fixture
 def shrunken(people):
-    """A filled table: 70 % of the weights are the mean, and half of the incomes."""
+    """An augmented table: 70 % of the weights and half of the incomes are the mean."""
     rng = np.random.default_rng(1)
-    filled = people.copy()
+    augmented = people.copy()
     for name, share in (("weight", 0.7), ("income", 0.5)):
-        filled[name] = filled[name].mask(rng.random(600) < share, filled[name].mean())
-    return filled
+        mean = augmented[name].mean()
+        augmented[name] = augmented[name].mask(rng.random(600) < share, mean)
+    return augmented
 
 
 @pytest.fixture
 def folder(tmp_path, run, people, shrunken):
     """A grid's folder with kept rows, and its table of results."""
-    again = people.sample(600, replace=True, random_state=3)
+    resampled = people.sample(600, replace=True, random_state=3)
     far = people.assign(age=people["age"] + 60, job="clerk")
     kept = [
         ({"generator": "fill", "supervise": "", "augmenter": "lgbm-d"}, shrunken),
-        ({"generator": "fill", "supervise": "", "augmenter": "lgbm-s"}, again),
-        ({"supervise": "observed"}, again),
+        ({"generator": "fill", "supervise": "", "augmenter": "lgbm-s"}, resampled),
+        ({"supervise": "observed"}, resampled),
         ({"supervise": "all"}, far),
     ]
     for name in ("real", "samples"):
@@ -56,13 +57,13 @@ def folder(tmp_path, run, people, shrunken):
         line = run(dataset="people", ratio=0.7, **facts)
         rows.to_parquet(tmp_path / "samples" / f"{line['run']}.parquet")
         lines.append(line)
-    # A block with more holes, whose rows were not kept.
+    # a block with more missing values, whose rows were not kept
     lines += [line | {"ratio": 0.9, "run": line["run"][::-1]} for line in lines]
     return tmp_path, pd.DataFrame(lines)
 
 
 def principal(base, others):
-    """Stands in for UMAP, which takes a minute to compile."""
+    """Project on principal components; UMAP takes a minute to compile."""
     centre = base.mean(axis=0)
     axes = np.linalg.svd(base - centre, full_matrices=False)[2][:2].T
     return [10 * (rows - centre) @ axes for rows in (base, *others)]
@@ -72,7 +73,7 @@ def test_fidelity_shows_the_columns_that_lost_most(folder, people, shrunken):
     out, results = folder
     assert fidelity.needs(results) == ""
     tables = {"truth": people, "lgbm-d": shrunken, "lgbm-s": people}
-    columns, pairs = fidelity.chosen(tables)
+    columns, pairs = fidelity.choose_columns(tables)
     assert columns[:2] == ["weight", "income"]
     assert pairs[0] == ("age", "income")
     figure = fidelity.draw(results, out)
@@ -86,7 +87,7 @@ def test_fidelity_shows_the_columns_that_lost_most(folder, people, shrunken):
     assert {"people, MCAR 0.7", "LGBM-D", "LGBM-S"} <= texts
 
 
-def test_whole_numbers_fill_bins_evenly():
+def test_bins_of_integers_hold_equally_many_values():
     truth = np.repeat(np.arange(17.0, 91.0), 3)
     edges = fidelity.edges_of(truth, 40)
     counts, _ = np.histogram(truth, edges)
@@ -97,39 +98,39 @@ def test_whole_numbers_fill_bins_evenly():
 
 def test_contours_enclose_their_shares():
     density = np.random.default_rng(0).random((30, 30)) ** 3
-    heights = fidelity.levels(density)
+    heights = fidelity.contour_heights(density)
     for height, share in zip(heights, fidelity.SHARES, strict=True):
         inside = density[density >= height].sum() / density.sum()
         assert inside == pytest.approx(share, abs=0.01)
-    # All in one cell: contours still have three rising heights.
-    assert (np.diff(fidelity.levels(np.eye(1, 9))) > 0).all()
+    # all in one cell: contours still have three increasing heights
+    assert (np.diff(fidelity.contour_heights(np.eye(1, 9))) > 0).all()
 
 
-def test_densities_tell_a_good_sample_from_a_bad_one(monkeypatch, people):
-    monkeypatch.setattr(umap_density, "embed", principal)
+def test_densities_distinguish_a_good_sample_from_a_bad_one(monkeypatch, people):
+    monkeypatch.setattr(umap, "embed", principal)
     tables = {
         "good": people.sample(600, replace=True, random_state=1),
         "bad": people.assign(age=people["age"] + 60, job="clerk"),
     }
-    found = umap_density.densities(people, tables, np.random.default_rng(0))
-    for density in (found.real, found.holdout, *found.synthetic.values()):
+    kdes = umap.densities(people, tables, np.random.default_rng(0))
+    for density in (kdes.real, kdes.holdout, *kdes.synthetic.values()):
         assert density.sum() == pytest.approx(1)
-    reference = overlap(found.real, found.holdout)
+    reference = overlap(kdes.real, kdes.holdout)
     assert reference > 0.75
-    assert overlap(found.real, found.synthetic["good"]) > reference - 0.1
-    assert overlap(found.real, found.synthetic["bad"]) < 0.6 * reference
+    assert overlap(kdes.real, kdes.synthetic["good"]) > reference - 0.1
+    assert overlap(kdes.real, kdes.synthetic["bad"]) < 0.6 * reference
 
 
 def test_indicators_are_scaled_so_that_two_levels_are_one_apart(monkeypatch, people):
-    seen = []
+    bases = []
 
     def spy(base, others):
-        seen.append(base)
+        bases.append(base)
         return principal(base, others)
 
-    monkeypatch.setattr(umap_density, "embed", spy)
-    umap_density.densities(people, {"x": people}, np.random.default_rng(0))
-    (base,) = seen
+    monkeypatch.setattr(umap, "embed", spy)
+    umap.densities(people, {"x": people}, np.random.default_rng(0))
+    (base,) = bases
     numbers, levels = base[:, :3], base[:, 3:]
     assert numbers.max() == pytest.approx(1.0)
     first, second = np.unique(levels.round(9), axis=0)
@@ -137,9 +138,9 @@ def test_indicators_are_scaled_so_that_two_levels_are_one_apart(monkeypatch, peo
 
 
 def test_the_map_shows_other_real_rows_beside_the_methods(monkeypatch, folder):
-    monkeypatch.setattr(umap_density, "embed", principal)
+    monkeypatch.setattr(umap, "embed", principal)
     out, results = folder
-    figure = umap_density.draw(results, out)
+    figure = umap.draw(results, out)
     figure.savefig(io.BytesIO(), format="png")
     titles = [ax.get_title().split("\n") for ax in figure.axes[:3]]
     assert [name for name, _ in titles] == [
@@ -150,28 +151,28 @@ def test_the_map_shows_other_real_rows_beside_the_methods(monkeypatch, folder):
     assert figure.get_supxlabel() == "UMAP of people, MCAR 0.7"
 
 
-@pytest.mark.parametrize("module", [fidelity, umap_density])
-def test_without_kept_rows_the_fix_is_named(module, folder, tmp_path):
+@pytest.mark.parametrize("module", [fidelity, umap])
+def test_without_kept_rows_the_message_names_the_fix(module, folder, tmp_path):
     _, results = folder
     for out in (None, tmp_path / "elsewhere"):
         with pytest.raises(DataError, match="keep = true"):
             module.draw(results, out)
 
 
-def test_what_is_needed_is_said(monkeypatch, folder):
+def test_needs_names_what_is_missing(monkeypatch, folder):
     _, results = folder
     assert "'lgbm-d'" in fidelity.needs(results[results["augmenter"] != "lgbm-d"])
-    fills = results[results["generator"] == "fill"]
-    assert "finished run" in umap_density.needs(fills)
-    monkeypatch.setattr(umap_density, "find_spec", lambda _: None)
-    assert "pip install" in umap_density.needs(results)
+    augmented = results[results["generator"] == "fill"]
+    assert "completed run" in umap.needs(augmented)
+    monkeypatch.setattr(umap, "find_spec", lambda _: None)
+    assert "pip install" in umap.needs(results)
 
     def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(umap_density, "import_module", absent)
-    with pytest.raises(UsageError, match=r"pip install 'augmask\[bench\]'"):
-        umap_density.embed(np.zeros((2, 2)), [])
+    monkeypatch.setattr(umap, "import_module", absent)
+    with pytest.raises(UsageError, match="pip install umap-learn"):
+        umap.embed(np.zeros((2, 2)), [])
 
 
 @pytest.mark.slow
@@ -179,6 +180,6 @@ def test_umap_itself_keeps_the_order(people):
     pytest.importorskip("umap")
     tables = {"good": people.sample(600, replace=True, random_state=1)}
     tables["bad"] = people.assign(job="clerk", age=people["age"].mean())
-    found = umap_density.densities(people, tables, np.random.default_rng(0))
-    good, bad = (overlap(found.real, d) for d in found.synthetic.values())
+    kdes = umap.densities(people, tables, np.random.default_rng(0))
+    good, bad = (overlap(kdes.real, d) for d in kdes.synthetic.values())
     assert good > 0.8 > 0.7 > bad

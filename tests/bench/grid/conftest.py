@@ -1,4 +1,4 @@
-"""A generator that costs nothing, and plans that name it."""
+"""A cheap generator, and plans that use it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-# Registered by a plan's `modules`, as anyone would bring a method of their own. It
-# draws every column by itself from what was observed.
+# Registered by a plan's `modules`, like your own method. It draws every column
+# independently from its observed values.
 CHEAP = '''
-"""Independent columns: the cheapest generator there is."""
+"""Independent columns."""
 import numpy as np
 import pandas as pd
-from augmask_bench.generator import Generator, Made
+from augmask_bench.generators import Generator, Generated
 from augmask_bench.methods import register
 
 
@@ -28,7 +28,7 @@ def make(request):
         name: rng.choice(column.dropna().to_numpy(), request.rows)
         for name, column in request.table.items()
     }
-    return Made(pd.DataFrame(columns), 0.5, 0.25, {"steps": 3})
+    return Generated(pd.DataFrame(columns), 0.5, 0.25, {"steps": 3})
 
 
 register(Generator("cheap", "Cheap", make))
@@ -40,7 +40,7 @@ register(Generator("absent", "Absent", make, package="no_such_package", aware=Tr
 
 @pytest.fixture
 def own_table(tmp_path: Path) -> Path:
-    """Return the CSV file of a table of one's own."""
+    """Return the CSV file of a user's table."""
     rng = np.random.default_rng(0)
     size = rng.normal(size=200)
     frame = pd.DataFrame(
@@ -59,7 +59,7 @@ def own_table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def write_plan(tmp_path: Path):
-    """Return a writer of plans that know the cheap generator."""
+    """Return a function that writes plans with the cheap generator."""
     (tmp_path / "cheap.py").write_text(CHEAP)
 
     def write(text: str, name: str = "plan.toml") -> Path:

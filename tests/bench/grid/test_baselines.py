@@ -1,7 +1,7 @@
-"""The paper's baselines in the benchmark: presets, options, holes, and what is absent.
+"""The paper's baselines in the benchmark: presets, options, missing values, packages.
 
 Those that need a package run where it is installed (`make test-baselines`); elsewhere
-they are recorded as unable.
+they are resulted as unable.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import pytest
 
 import augmask as am
 from augmask.errors import UsageError
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
-from augmask_bench.baseline_generators import BASELINES, resolved
-from augmask_bench.baselines.plain import unscaled
+from augmask_bench.baselines.plain import unscaled_codec
 from augmask_bench.data import Source, split
-from augmask_bench.generator import Request
+from augmask_bench.generators import BASELINES, Request, baseline_settings
 from augmask_bench.methods import Method, complete_method, find_generator
-from augmask_bench.peers import why_not
+from augmask_bench.peers import why_unusable
 from augmask_bench.plan import read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import sample_file
@@ -37,13 +36,13 @@ keep = true
 TINY = {
     "miwae": "epochs = 2, latent = 4, hidden = 8, k = 2",
     "missdiff": "epochs = 1, timesteps = 5, channels = 8, blocks = 1, drops = [0.5]",
-    "diffputer": "iterations = 2, trials = 1, levels = 4, repeats = 2, units = 8, "
-    "max_steps = 3",
+    "diffputer": "iterations = 2, trials = 1, sampling_steps = 4, repeats = 2, "
+    "units = 8, max_steps = 3",
     "forestdiff": "n_t = 3, duplicate_K = 1, n_estimators = 2",
-    "tvae": "steps = 3, batch = 50, embedding_dim = 8, widths = [8]",
-    "ctgan": "steps = 3, batch = 50, embedding_dim = 8, widths = [8]",
+    "tvae": "steps = 3, batch_size = 50, embedding_dim = 8, widths = [8]",
+    "ctgan": "steps = 3, batch_size = 50, embedding_dim = 8, widths = [8]",
     "arf": "num_trees = 2, max_iters = 1",
-    "tabsyn": "vae_steps = 3, steps = 3, units = 8, embedding = 8, levels = 4",
+    "tabsyn": "vae_steps = 3, steps = 3, units = 8, embedding = 8, sampling_steps = 4",
 }
 NAMES = [baseline.name for baseline in BASELINES]
 LABELS = {
@@ -64,31 +63,33 @@ def entry(name: str, more: str = "") -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_baseline_goes_all_the_way_or_says_what_it_lacks(name, write_plan, tmp_path):
-    lacks = find_generator(name).why_unavailable("cpu")
+def test_a_baseline_completes_a_run_or_reports_what_is_missing(
+    name, write_plan, tmp_path
+):
+    reason = find_generator(name).why_unavailable("cpu")
     runs = read_plan(write_plan(HEAD + entry(name))).runs
     assert [run.method.label for run in runs] == LABELS[name]
-    # the last is AugFull where there is a choice
-    record = execute(runs[-1], tmp_path)
-    if lacks:
-        assert (record["status"], record["reason"]) == ("unable", lacks)
+    # the last one is AugFull if there are strategies
+    result = execute(runs[-1], tmp_path)
+    if reason:
+        assert (result["status"], result["reason"]) == ("unable", reason)
         return
-    assert record["status"] == "done", record
-    assert all(isinstance(record[metric], float) for metric in METRICS)
-    assert record["device"] == "cpu"
-    assert (record["augment_seconds"] > 0) == find_generator(name).complete
-    json.dumps(record)
+    assert result["status"] == "done", result
+    assert all(isinstance(result[metric], float) for metric in METRICS)
+    assert result["device"] == "cpu"
+    assert (result["augment_seconds"] > 0) == find_generator(name).complete
+    json.dumps(result)
     rows = pd.read_parquet(sample_file(tmp_path, runs[-1]))
     assert len(rows) == 90
     assert rows.notna().all().all()
     again = execute(runs[-1], tmp_path)
-    assert [again[m] for m in METRICS] == [record[m] for m in METRICS]
+    assert [again[m] for m in METRICS] == [result[m] for m in METRICS]
 
 
 @pytest.fixture
-def learned_from(monkeypatch):
-    """Let baselines learn nothing; return the tables that they were given."""
-    seen = {}
+def training_tables(monkeypatch):
+    """Replace the fits of all baselines; return the tables that they receive."""
+    tables = {}
 
     class Model:
         def __init__(self, table):
@@ -99,7 +100,7 @@ def learned_from(monkeypatch):
 
     def fit_as(name):
         def fit(table, *_):
-            seen[name] = table
+            tables[name] = table
             return Model(table)
 
         return fit
@@ -107,80 +108,79 @@ def learned_from(monkeypatch):
     for name in NAMES:
         module = {"forestdiff": "forest"}.get(name, name)
         monkeypatch.setattr(f"augmask_bench.baselines.{module}.fit", fit_as(name))
-        monkeypatch.setattr("augmask_bench.generator.why_not", lambda _: "")
-    return seen
+        monkeypatch.setattr("augmask_bench.generators.why_unusable", lambda _: "")
+    return tables
 
 
-def test_the_aware_ones_meet_the_holes_and_the_others_a_filled_table(
-    write_plan, tmp_path, learned_from
+def test_missing_aware_baselines_get_the_incomplete_table(
+    write_plan, tmp_path, training_tables
 ):
-    seen = learned_from
     for run in read_plan(write_plan(HEAD + entry("miwae") + entry("tabsyn"))).runs:
         assert execute(run, tmp_path)["status"] == "done"
-    holes = 1 - seen["miwae"].observed.mean()
-    assert holes == pytest.approx(0.4, abs=0.02)
-    assert seen["tabsyn"].observed.all()
+    missing = 1 - training_tables["miwae"].observed.mean()
+    assert missing == pytest.approx(0.4, abs=0.02)
+    assert training_tables["tabsyn"].observed.all()
 
 
 def incomplete() -> tuple[pd.DataFrame, Codec]:
-    """Return the table that runs of `HEAD` learn from, and its own scaling."""
+    """Return the training table of the runs of `HEAD`, and its codec."""
     data = Source("clinic-stay", rows=150).load()
     train, _ = split(data.frame, None, 0)
-    holed = am.ampute(train, "mcar", 0.4, 0)
-    return holed, Codec.fit(holed, infer_schema(holed, data.kinds))
+    frame = am.ampute(train, mechanism="mcar", ratio=0.4, seed=0)
+    return frame, Codec.fit(frame, infer_schema(frame, data.kinds))
 
 
 @pytest.mark.parametrize("name", ["tvae", "ctgan", "arf", "tabsyn"])
 @pytest.mark.parametrize("strategy", ["NoAug", "AugFull"])
-def test_a_filled_table_is_scaled_by_what_was_observed(
-    name, strategy, write_plan, tmp_path, learned_from
+def test_an_augmented_table_is_scaled_by_observed_values(
+    name, strategy, write_plan, tmp_path, training_tables
 ):
     more = f'strategy = "{strategy}"\n'
     (run,) = read_plan(write_plan(HEAD + entry(name, more))).runs
-    record = execute(run, tmp_path)
-    assert record["status"] == "done", record
-    holed, codec = incomplete()
-    given, observed = learned_from[name], codec.encode(holed)
+    result = execute(run, tmp_path)
+    assert result["status"] == "done", result
+    frame, codec = incomplete()
+    table, observed = training_tables[name], codec.encode(frame)
     if name != "tabsyn":
-        # peers scale by themselves; the roles and levels are still those of the holed
-        codec = unscaled(codec.schema)
-        observed = codec.encode(holed)
-    assert given.layout == observed.layout
+        # these packages scale themselves; roles and levels come from the schema
+        codec = unscaled_codec(codec.schema)
+        observed = codec.encode(frame)
+    assert table.layout == observed.layout
     here = observed.num_observed
-    np.testing.assert_array_equal(given.num[here], observed.num[here])
+    np.testing.assert_array_equal(table.num[here], observed.num[here])
     here = observed.cat_observed
-    np.testing.assert_array_equal(given.cat[here], observed.cat[here])
+    np.testing.assert_array_equal(table.cat[here], observed.cat[here])
 
 
-def test_observed_scores_have_unit_deviation_whatever_fills_the_rest(
-    write_plan, tmp_path, learned_from
+def test_observed_numbers_have_unit_deviation_whatever_the_augmenter(
+    write_plan, tmp_path, training_tables
 ):
     (run,) = read_plan(write_plan(HEAD + entry("tabsyn", 'strategy = "NoAug"\n'))).runs
     assert execute(run, tmp_path)["status"] == "done"
-    holed, codec = incomplete()
-    mask = codec.encode(holed).num_observed
-    num = learned_from["tabsyn"].num
+    frame, codec = incomplete()
+    mask = codec.encode(frame).num_observed
+    num = training_tables["tabsyn"].num
     for j in range(num.shape[1]):
-        seen = num[mask[:, j], j]
-        assert seen.std() == pytest.approx(1)
-        # the mean of the scores, which stand in the other cells
-        assert num[~mask[:, j], j] == pytest.approx(seen.mean())
+        observed = num[mask[:, j], j]
+        assert observed.std() == pytest.approx(1)
+        # NoAug augments with the mean
+        assert num[~mask[:, j], j] == pytest.approx(observed.mean())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_presets_are_those_of_the_method_s_file(name):
+def test_presets_are_those_of_the_baseline_s_module(name):
     module = {"forestdiff": "forest"}.get(name, name)
-    there = import_module(f"augmask_bench.baselines.{module}")
-    assert resolved(module, Method(name)) == there.PAPER
-    assert resolved(module, Method(name, preset="small")) == there.SMALL
-    assert there.PAPER != there.SMALL
+    baseline = import_module(f"augmask_bench.baselines.{module}")
+    assert baseline_settings(module, Method(name)) == baseline.PAPER
+    assert baseline_settings(module, Method(name, preset="small")) == baseline.SMALL
+    assert baseline.PAPER != baseline.SMALL
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_identity_holds_every_setting(name):
+def test_identity_contains_every_setting(name):
     method = complete_method(Method(name, LABELS[name][0].partition(" + ")[2]))
     paper = method.identity()
-    # it is written down, and must come back as it is
+    # it must survive JSON
     assert json.loads(json.dumps(paper))["settings"].keys() == paper["settings"].keys()
     small = dataclasses.replace(method, preset="small").identity()
     assert small["settings"] != paper["settings"]
@@ -191,11 +191,11 @@ def test_identity_holds_every_setting(name):
     assert same.identity() == paper
 
 
-def test_settings_of_tabsyn_s_autoencoder_have_names_of_their_own():
+def test_options_of_tabsyn_s_autoencoder_have_a_prefix():
     options = (("vae_steps", 7), ("vae_beta", 1), ("steps", 9))
-    settings = resolved("tabsyn", Method("tabsyn", options=options))
+    settings = baseline_settings("tabsyn", Method("tabsyn", options=options))
     assert (settings.vae.steps, settings.vae.beta, settings.steps) == (7, 1.0, 9)
-    assert settings.vae.batch == 4096
+    assert settings.vae.batch_size == 4096
 
 
 @pytest.mark.parametrize(
@@ -213,11 +213,11 @@ def test_settings_of_tabsyn_s_autoencoder_have_names_of_their_own():
         (Method("ctgan", options=(("level_draw", "odd"),)), "one of 'log-freq"),
         (Method("diffputer", options=(("max_steps", "no"),)), "a whole number"),
         (Method("tabsyn", options=(("vae", 3),)), "tabsyn has no option 'vae'"),
-        (Method("tabsyn", completions="stack:2"), "learns from one table"),
-        (Method("miwae", augmenter="mean"), "handles holes itself"),
+        (Method("tabsyn", completions="stack:2"), "learns from one completion"),
+        (Method("miwae", augmenter="mean"), "handles missing values itself"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_a_grid_starts(method, message):
+def test_invalid_options_are_refused_before_a_grid_starts(method, message):
     with pytest.raises(UsageError, match=message):
         find_generator(method.generator).check(method)
 
@@ -235,57 +235,55 @@ def test_strategies_are_those_of_the_paper(method, message):
         complete_method(method)
 
 
-def test_a_rule_of_ones_own_fills_for_those_that_want_a_complete_table():
+def test_the_augmenter_of_a_complete_table_can_be_chosen():
     own = complete_method(Method("tabsyn", "AugFull", augmenter="ecdf"))
     assert own.label == "TabSyn + AugFull (ECDF)"
 
 
-@pytest.mark.skipif(why_not("hyperimpute") == "", reason="hyperimpute works here")
-def test_a_rule_that_cannot_be_used_here_is_no_failure(write_plan, tmp_path):
+@pytest.mark.skipif(why_unusable("hyperimpute") == "", reason="hyperimpute works here")
+def test_an_unavailable_augmenter_is_not_a_failure(write_plan, tmp_path):
     text = HEAD + '[[methods]]\ngenerator = "fill"\naugmenter = "hyperimpute"\n'
     (run,) = read_plan(write_plan(text)).runs
-    record = execute(run, tmp_path)
-    assert record["status"] == "unable"
-    assert "hyperimpute" in record["reason"]
+    result = execute(run, tmp_path)
+    assert result["status"] == "unable"
+    assert "hyperimpute" in result["reason"]
     assert run.method.label == "fill: HyperImpute"
 
 
 @pytest.mark.parametrize("name", ["miwae", "missdiff", "diffputer", "tabsyn"])
-def test_what_is_left_of_the_time_is_all_that_a_baseline_takes(
-    name, write_plan, tmp_path, monkeypatch
-):
-    given = []
+def test_a_baseline_gets_the_remaining_time(name, write_plan, tmp_path, monkeypatch):
+    limits = []
     module = import_module(f"augmask_bench.baselines.{name}")
-    whole = module.fit
+    original = module.fit
 
     def fit(table, settings, seed, device, seconds):
-        given.append(seconds)
-        return whole(table, settings, seed, device, seconds)
+        limits.append(seconds)
+        return original(table, settings, seed, device, seconds)
 
     monkeypatch.setattr(module, "fit", fit)
     text = "max_minutes = 0.001\n" + HEAD + entry(name)
-    record = execute(read_plan(write_plan(text)).runs[-1], tmp_path)
-    assert record["status"] == "done", record
-    assert 0 <= given[0] <= 0.06
-    # a rule's time is the method's, too
-    assert (given[0] < 0.06) == find_generator(name).complete
+    result = execute(read_plan(write_plan(text)).runs[-1], tmp_path)
+    assert result["status"] == "done", result
+    assert 0 <= limits[0] <= 0.06
+    # the time of augmentation counts too
+    assert (limits[0] < 0.06) == find_generator(name).complete
 
 
-def test_devices_are_handed_down(monkeypatch):
+def test_device_and_time_limit_reach_the_baseline(monkeypatch):
     import torch
 
-    seen = {}
+    arguments = {}
 
     class Stop(Exception):
         pass
 
     def fit(table, settings, seed, device, seconds):
-        seen.update(device=device, seconds=seconds)
+        arguments.update(device=device, seconds=seconds)
         raise Stop
 
     monkeypatch.setattr("augmask_bench.baselines.miwae.fit", fit)
     frame = pd.DataFrame({"x": [1.5, 2.5, None], "y": ["a", None, "b"]})
     request = Request(frame, {}, 3, "y", Method("miwae", preset="small"), 0, "cpu")
     with pytest.raises(Stop):
-        find_generator("miwae").make(request)
-    assert seen == {"device": torch.device("cpu"), "seconds": None}
+        find_generator("miwae").generate(request)
+    assert arguments == {"device": torch.device("cpu"), "seconds": None}

@@ -49,7 +49,7 @@ COMMAND = "from augmask_bench.cli import app; app()"
 
 @pytest.fixture
 def bench(capsys):
-    """Run a command in this process and return what it printed."""
+    """Run a command in this process and return its output."""
 
     def run(*arguments: object) -> str:
         capsys.readouterr()
@@ -60,29 +60,29 @@ def bench(capsys):
     return run
 
 
-def test_ones_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_path):
+def test_your_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_path):
     plan, out = write_plan(OWN), tmp_path / "out"
     assert "1 datasets x 1 mechanisms" in bench("plan", plan, "--out", out)
     with pytest.raises(DataError, match="no results"):
         bench("table", plan, "--out", out)
-    told = json.loads(bench("run", plan, "--out", out, "--at-once", 1, "--json"))
-    assert told == {
-        "out": str(out), "already": 0, "done": 1, "failed": 1, "unable": 1
+    summary = json.loads(bench("run", plan, "--out", out, "--jobs", 1, "--json"))
+    assert summary == {
+        "out": str(out), "skipped": 0, "done": 1, "failed": 1, "unable": 1
     }  # fmt: skip
     frame = pd.read_parquet(out / "results.parquet")
     assert frame["status"].tolist() == ["done", "failed", "unable"]
     assert frame.loc[0, list(METRICS)].between(0, 1.5).all()
     status = bench("status", plan, "--out", out)
-    assert "1 done, 1 failed, 1 unable, 0 left" in status
+    assert "1 done, 1 failed, 1 unable, 0 pending" in status
     assert "RuntimeError: it broke" in status
     ranks = json.loads(bench("table", plan, "--out", out, "--json"))["ranks"]
     assert ranks["mcar"].keys() == {"Cheap", "Broken"}
     assert ranks["mcar"]["Cheap"]["summary"] == 1.0
     scores = tmp_path / "scores.csv"
     assert "Cheap" in bench("table", plan, "--out", out, "--scores", scores)
-    kept = pd.read_csv(scores)
-    assert kept["status"].tolist() == ["done", "failed", "unable"]
-    assert kept["shape"].iloc[0] == pytest.approx(frame["shape"].iloc[0], abs=1e-4)
+    table = pd.read_csv(scores)
+    assert table["status"].tolist() == ["done", "failed", "unable"]
+    assert table["shape"].iloc[0] == pytest.approx(frame["shape"].iloc[0], abs=1e-4)
     with pytest.raises(UsageError, match="--scores must be a"):
         bench("table", plan, "--out", out, "--scores", tmp_path / "scores.txt")
     files = {path.suffix for path in out.glob("ranks-mcar.*")}
@@ -91,32 +91,32 @@ def test_ones_own_table_from_plan_to_table(bench, write_plan, own_table, tmp_pat
     assert {path.name for path in (out / "figures").iterdir()} == {
         path.split("/")[-1] for path in drawn["files"]
     }
-    # what is done stays, what failed only if asked, what was unable is tried again
-    run = ["run", plan, "--out", out, "--at-once", 1, "--json"]
-    assert json.loads(bench(*run)) == {"out": str(out), "already": 2, "unable": 1}
+    # completed runs are skipped, failed ones by default, unavailable ones never
+    run = ["run", plan, "--out", out, "--jobs", 1, "--json"]
+    assert json.loads(bench(*run)) == {"out": str(out), "skipped": 2, "unable": 1}
     retried = json.loads(bench(*run, "--retry-failed"))
-    assert retried == {"out": str(out), "already": 1, "failed": 1, "unable": 1}
+    assert retried == {"out": str(out), "skipped": 1, "failed": 1, "unable": 1}
 
 
-def test_records_of_an_older_version_are_not_shown(
+def test_results_of_an_older_version_are_not_shown(
     bench, write_plan, own_table, tmp_path
 ):
     plan, out = write_plan(OWN), tmp_path / "out"
-    bench("run", plan, "--out", out, "--at-once", 1)
+    bench("run", plan, "--out", out, "--jobs", 1)
     bench("table", plan, "--out", out)
     (out / "figures").mkdir()
     for suffix in ("svg", "png"):
         (out / "figures" / f"ranks.{suffix}").touch()
-    assert "no run of this plan" not in bench("status", plan, "--out", out)
+    assert "belong to no run of this plan" not in bench("status", plan, "--out", out)
     module = tmp_path / "cheap.py"
     module.write_text(module.read_text().replace("make)", 'make, version="2")'))
     status = bench("status", plan, "--out", out)
-    assert "1 unable, 2 left" in status
-    assert "2 records are of no run of this plan" in status
-    told = json.loads(bench("status", plan, "--out", out, "--json"))
-    assert (told["stale"], told["left"]) == (2, 2)
-    assert "0 done, 3 to do" in bench("plan", plan, "--out", out)
-    # what is left are those that could not run: no ranks, and none of before
+    assert "1 unable, 2 pending" in status
+    assert "2 results belong to no run of this plan" in status
+    summary = json.loads(bench("status", plan, "--out", out, "--json"))
+    assert (summary["stale"], summary["pending"]) == (2, 2)
+    assert "0 completed, 3 pending" in bench("plan", plan, "--out", out)
+    # only unavailable runs remain: no ranks, and no older ones
     bench("table", plan, "--out", out)
     assert pd.read_parquet(out / "results.parquet")["status"].tolist() == ["unable"]
     assert not list(out.glob("ranks-*"))
@@ -134,28 +134,28 @@ def test_records_of_an_older_version_are_not_shown(
 
 def test_a_grid_may_be_run_in_parts(bench, write_plan, tmp_path):
     plan, out = write_plan(GRID), tmp_path / "out"
-    run = ["run", plan, "--out", out, "--at-once", 1, "--json"]
+    run = ["run", plan, "--out", out, "--jobs", 1, "--json"]
     part = json.loads(bench(*run, "--only", "fill: Mean", "--only", "Cheap"))
-    assert part == {"out": str(out), "already": 0, "done": 8}
+    assert part == {"out": str(out), "skipped": 0, "done": 8}
     with pytest.raises(UsageError, match="did you mean 'cheap'"):
         bench(*run, "--only", "chepa")
     assert json.loads(bench(*run))["done"] == 4
-    assert json.loads(bench(*run, "--only", "fill")) == {"out": str(out), "already": 8}
+    assert json.loads(bench(*run, "--only", "fill")) == {"out": str(out), "skipped": 8}
 
 
-def test_methods_are_listed_with_their_needs(bench):
+def test_methods_are_listed_with_their_requirements(bench):
     listed = json.loads(bench("methods", "--json"))["methods"]
     by_name = {line["generator"]: line for line in listed}
-    assert by_name["fill"]["needs"] == "an augmenter, for holes"
+    assert by_name["fill"]["needs"] == "an augmenter"
     assert by_name["cdtd"]["reason"] == ""
-    # the paper's baselines are known without being brought
+    # the paper's baselines are registered
     aware = [line["label"] for line in listed if line["missing_aware"]]
     assert aware[:4] == ["MIWAE", "MissDiff", "DiffPuter", "ForestDiff"]
     assert by_name["tabsyn"]["strategies"] == ["NoAug", "AugFull"]
     assert by_name["arf"]["needs"] == "the package arfpy"
 
 
-def test_mistakes_show_before_any_run(bench, write_plan, tmp_path):
+def test_mistakes_are_reported_before_any_run(bench, write_plan, tmp_path):
     for text, message in [
         (GRID + '[[methods]]\ngenerator = "cdtd"\noptions = { stepz = 1 }', "steps"),
         (GRID.replace('"clinic-stay"', '"clinic-stay", target = "agee"'), "'age'"),
@@ -169,7 +169,7 @@ def test_a_run_whose_process_dies_is_a_failed_run(
     bench, write_plan, tmp_path, monkeypatch
 ):
     (tmp_path / "deadly.py").write_text(
-        "import os\nfrom augmask_bench.generator import Generator\n"
+        "import os\nfrom augmask_bench.generators import Generator\n"
         "from augmask_bench.methods import register\n"
         "register(Generator('deadly', 'Deadly', lambda request: os._exit(9)))\n"
     )
@@ -177,15 +177,15 @@ def test_a_run_whose_process_dies_is_a_failed_run(
     text = plan.read_text().replace('"cheap.py"', '"cheap.py", "deadly.py"')
     plan.write_text(text + '[[methods]]\ngenerator = "deadly"\n')
     out = tmp_path / "out"
-    told = json.loads(bench("run", plan, "--out", out, "--at-once", 1, "--json"))
-    assert (told["done"], told["failed"]) == (6, 2)
+    summary = json.loads(bench("run", plan, "--out", out, "--jobs", 1, "--json"))
+    assert (summary["done"], summary["failed"]) == (6, 2)
     frame = collect(out, read_plan(plan).runs)
     assert frame[frame["status"] == "failed"]["method"].tolist() == ["Deadly"] * 2
-    assert "process" in frame["reason"].max()
+    assert frame["reason"].max() == "its worker process died, also when it ran alone"
 
 
-def steady(plan, out) -> pd.DataFrame:
-    """Return the results without clock times."""
+def without_times(plan, out) -> pd.DataFrame:
+    """Return the results without times."""
     frame = collect(out, read_plan(plan).runs)
     return frame.drop(columns=[c for c in frame if c.endswith("seconds")] + ["date"])
 
@@ -201,56 +201,58 @@ def test_a_grid_killed_at_random_moments_loses_and_doubles_nothing(
 
     def start(out):
         return subprocess.Popen(
-            [sys.executable, "-c", COMMAND, "run", plan, "--out", out, "--at-once=2"],
+            [sys.executable, "-c", COMMAND, "run", plan, "--out", out, "--jobs=2"],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
 
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    intact, killed = tmp_path / "intact", tmp_path / "killed"
     began = time.monotonic()
-    assert start(whole).wait() == 0
-    unbroken_seconds = time.monotonic() - began
+    assert start(intact).wait() == 0
+    intact_seconds = time.monotonic() - began
     chance = random.Random(0)
     for _ in range(kills):
-        process = start(broken)
+        process = start(killed)
         with pytest.raises(subprocess.TimeoutExpired):
-            # all waits together are about as long as the start-ups and the work
-            process.wait(chance.uniform(0.05, 1.2 / kills) * unbroken_seconds)
+            # together the waits last about as long as the uninterrupted grid
+            process.wait(chance.uniform(0.05, 1.2 / kills) * intact_seconds)
         process.kill()
         process.wait()
-    assert start(broken).wait() == 0
-    pd.testing.assert_frame_equal(steady(plan, broken), steady(plan, whole))
+    assert start(killed).wait() == 0
+    pd.testing.assert_frame_equal(
+        without_times(plan, killed), without_times(plan, intact)
+    )
     runs = 2 * 3 * seeds
-    assert len(steady(plan, broken)) == runs
-    # a second start finds nothing to do
-    stamps = {p: p.stat().st_mtime_ns for p in (broken / "runs").glob("[0-9a-f]*")}
-    assert start(broken).wait() == 0
+    assert len(without_times(plan, killed)) == runs
+    # a second start has nothing to do
+    stamps = {p: p.stat().st_mtime_ns for p in (killed / "runs").glob("[0-9a-f]*")}
+    assert start(killed).wait() == 0
     assert stamps == {p: p.stat().st_mtime_ns for p in stamps}
     assert len(stamps) == runs
 
 
 @pytest.mark.slow
-def test_the_smoke_plan_goes_all_the_way(bench, tmp_path, monkeypatch):
+def test_the_smoke_plan_completes(bench, tmp_path, monkeypatch):
     monkeypatch.delenv("AUGMASK_DATA", raising=False)
     plan = Path(__file__).parents[3] / "benchmarks" / "smoke.toml"
     out = tmp_path / "out"
-    told = json.loads(bench("run", plan, "--out", out, "--json"))
-    assert told == {"out": str(out), "already": 0, "done": 32}
+    summary = json.loads(bench("run", plan, "--out", out, "--json"))
+    assert summary == {"out": str(out), "skipped": 0, "done": 32}
     ranks = json.loads(bench("table", plan, "--out", out, "--json"))["ranks"]
     assert len(ranks["mcar"]) == 6
     drawn = json.loads(bench("figures", plan, "--out", out, "--json"))
     names = {Path(file).stem for file in drawn["files"]}
     assert {"ranks", "robustness", "fidelity", "umap", "augmentation-cost"} <= names
     again = json.loads(bench("run", plan, "--out", out, "--json"))
-    assert again == {"out": str(out), "already": 32}
+    assert again == {"out": str(out), "skipped": 32}
 
 
-def test_rows_that_were_kept_on_another_disk_stop_the_grid(write_plan, tmp_path):
+def test_rows_kept_on_another_disk_stop_the_grid(write_plan, tmp_path):
     (run, *_) = read_plan(write_plan(GRID)).runs
-    desk = cli._Desk(tmp_path, 1, lambda *_: None, quiet=True)
+    recorder = cli._Recorder(tmp_path, 1, lambda *_: None, quiet=True)
     with pytest.raises(UsageError, match="all workers share"):
-        desk.take(run, {**facts_of(run), "status": "done"})
+        recorder.record(run, {**facts_of(run), "status": "done"})
     assert not (tmp_path / "runs").exists()
 
 
@@ -262,12 +264,12 @@ def test_a_mechanism_that_cannot_be_ranked_leaves_the_others(bench, write_plan):
     for i, run in enumerate(read_plan(plan).runs):
         line = {**facts_of(run), "status": "done" if i < 2 else "unable"}
         write(plan.parent / "out", {**line, **dict.fromkeys(METRICS, 0.5 + i / 10)})
-    told = bench("table", plan, "--out", plan.parent / "out")
-    assert "MCAR" in told
-    assert "MAR, " not in told.replace("MCAR", "")
+    text = bench("table", plan, "--out", plan.parent / "out")
+    assert "MCAR" in text
+    assert "MAR, " not in text.replace("MCAR", "")
 
 
-def test_a_file_is_no_folder(bench, write_plan, tmp_path):
+def test_out_must_be_a_folder(bench, write_plan, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--out must be a folder"):
         bench("status", write_plan(GRID), "--out", tmp_path / "file")

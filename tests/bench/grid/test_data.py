@@ -161,7 +161,7 @@ def test_wrong_settings_are_refused(settings, message):
 def test_wrong_columns_are_refused(own_table):
     for settings, message in [
         ({"target": "grad"}, "did you mean 'grade'"),
-        ({"target": "id"}, "nothing to predict"),
+        ({"target": "id"}, "cannot be predicted"),
         ({"target": "grade", "task": "regression"}, "numeric target"),
         ({"target": "grade", "drop": ("sice",)}, "did you mean 'size'"),
     ]:

@@ -1,4 +1,4 @@
-"""Methods: what strategies imply, what generators need, what decides about a run."""
+"""Methods: what strategies imply, what generators need, what identifies a run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from augmask.augmentation import AUGMENTERS, resolve_augmenter
 from augmask.augmentation.boosted import LgbmS
 from augmask.diffusion import keywords_of, resolve_backbone
 from augmask.errors import UsageError
-from augmask.presets import OWN, PRESETS
-from augmask_bench.generator import Generator, Made
+from augmask.presets import BACKBONE_SETTINGS, PRESETS
+from augmask_bench.generators import Generated, Generator
 from augmask_bench.methods import (
     GENERATORS,
     Method,
@@ -21,39 +21,39 @@ from augmask_bench.methods import (
 
 
 @pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
-def test_strategies_are_the_two_knobs_of_the_paper(generator):
-    knobs = {
-        name: (full.augmenter, full.supervise, full.draws)
+def test_strategies_are_pairs_of_augmenter_and_supervision(generator):
+    settings = {
+        name: (full.augmenter, full.supervise, full.completions)
         for name in ("NoAug", "AugFull", "AugMask")
         for full in [complete_method(Method(generator, name))]
     }
-    assert knobs == {
+    assert settings == {
         "NoAug": ("mean", "all", "one"),
         "AugFull": ("lgbm-s", "all", "one"),
         "AugMask": ("lgbm-s", "observed", "one"),
     }
 
 
-def test_labels_tell_methods_apart():
-    def label(**knobs):
-        return complete_method(Method(**knobs)).label
+def test_labels_distinguish_methods():
+    def label(**settings):
+        return complete_method(Method(**settings)).label
 
     mask = {"generator": "tabdiff", "strategy": "AugMask"}
     assert label(**mask) == "TabDiff + AugMask"
     assert label(**mask, completions="stack:4") == "TabDiff + AugMask (stack:4)"
     assert label(**mask, augmenter="ecdf") == "TabDiff + AugMask (ECDF)"
-    bent = label(**mask, eta=0.5, lam=0.0)
-    assert bent == "TabDiff + AugMask (eta 0.5, lam 0)"
+    perturbed = label(**mask, eta=0.5, lam=0.0)
+    assert perturbed == "TabDiff + AugMask (eta 0.5, lam 0)"
     assert label(generator="fill", augmenter="lgbm-s") == "fill: LGBM-S"
     assert label(**mask, label="mine") == "mine"
 
 
-def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
+def test_identity_contains_all_settings_and_no_names(monkeypatch):
     method = complete_method(Method("cdtd", "AugMask", preset="fast"))
     same = [
         replace(method, label="other"),
         replace(method, strategy="mine"),
-        # the preset's own value, written out
+        # the preset's value, set explicitly
         replace(method, options=(("lr", 2e-3),)),
     ]
     assert all(other.identity() == method.identity() for other in same)
@@ -78,31 +78,35 @@ def test_identity_holds_all_that_decides_and_no_names(monkeypatch):
 
 
 @pytest.mark.parametrize("generator", ["cdtd", "tabdiff", "tabddpm"])
-def test_identity_holds_what_a_backbone_takes_by_default(generator, monkeypatch):
+def test_identity_contains_the_defaults_of_a_backbone(generator, monkeypatch):
     method = complete_method(Method(generator, "AugMask"))
     before = method.identity()
     network = before["settings"]["network"]
     assert network.keys() == set(keywords_of(generator))
-    # a default, written out, is the same run
+    # an explicit default is the same run
     written = {**network, "solver": before["settings"]["solver"]}
     for option in written.items():
         assert replace(method, options=(option,)).identity() == before
     published = resolve_backbone(generator).solvers[0]
-    asked, silent = (
+    explicit, default = (
         replace(method, options=(("solver", solver),)) for solver in (published, "")
     )
-    assert asked.identity() == silent.identity()
-    whole = replace(method, options=(("lr", 1),))
-    assert whole.identity() == replace(method, options=(("lr", 1.0),)).identity()
-    # and a backbone whose default changes is another one
+    assert explicit.identity() == default.identity()
+    integer = replace(method, options=(("lr", 1),))
+    assert integer.identity() == replace(method, options=(("lr", 1.0),)).identity()
+    # a changed default gives another run
     built = resolve_backbone(generator)
-    name = next(n for n, v in network.items() if n not in dict(OWN["paper"][generator]))
+    name = next(
+        n
+        for n, v in network.items()
+        if n not in dict(BACKBONE_SETTINGS["paper"][generator])
+    )
     changed = {**built.__init__.__kwdefaults__, name: "another"}
     monkeypatch.setattr(built.__init__, "__kwdefaults__", changed)
     assert method.identity() != before
 
 
-def test_identity_holds_the_augmenter_s_version_and_settings(monkeypatch):
+def test_identity_contains_the_augmenter_s_version_and_settings(monkeypatch):
     method = complete_method(Method("cdtd", "AugMask"))
     before = method.identity()
     monkeypatch.setattr(LgbmS, "version", "newer")
@@ -110,7 +114,7 @@ def test_identity_holds_the_augmenter_s_version_and_settings(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(AUGMENTERS, "lgbm-s", lambda: LgbmS(learn_rows=7))
     assert method.identity() != before
-    # how many processes fit it is about the machine
+    # the number of processes does not change the result
     monkeypatch.setitem(AUGMENTERS, "lgbm-s", lambda: LgbmS(n_jobs=7))
     assert method.identity() == before
 
@@ -127,12 +131,12 @@ def test_every_augmenter_declares_a_version(name):
         (Method("cdtd", "AugMask", augmenter="lgbms"), "did you mean 'lgbm-s'"),
         (Method("cdtd", "AugMask", supervise="seen"), "supervise must be one of"),
         (Method("cdtd", "AugMask", completions="pile"), "completions must be"),
-        (Method("cdtd", "NoAug", eta=0.5), "bends LightGBM rules only"),
+        (Method("cdtd", "NoAug", eta=0.5), "applies to LightGBM augmenters only"),
         (Method("fill", "AugMask", augmenter="mean"), "takes no strategy"),
-        (Method("fill"), "name an augmenter"),
+        (Method("fill"), "set augmenter"),
     ],
 )
-def test_what_makes_no_sense_is_refused(method, message):
+def test_invalid_methods_are_refused(method, message):
     with pytest.raises(UsageError, match=message):
         complete_method(method)
 
@@ -142,7 +146,7 @@ def test_what_makes_no_sense_is_refused(method, message):
     [
         (Method("cdtd", options=(("stepps", 3),)), "did you mean 'steps'"),
         (Method("cdtd", options=(("solver", "magic"),)), "solver must be one of"),
-        (Method("cdtd", preset="auto"), "must be named in a plan"),
+        (Method("cdtd", preset="auto"), "must not be 'auto'"),
     ],
 )
 def test_options_are_checked_before_a_grid_starts(method, message):
@@ -150,16 +154,16 @@ def test_options_are_checked_before_a_grid_starts(method, message):
         find_generator("cdtd").check(method)
 
 
-def test_a_generator_says_what_it_lacks(monkeypatch):
-    def make(request):
-        return Made(request.table)
+def test_a_generator_reports_what_is_missing(monkeypatch):
+    def generate(request):
+        return Generated(request.table)
 
-    assert Generator("a", "A", make).why_unavailable() == ""
-    lacks = Generator("a", "A", make, package="no_such_package").why_unavailable()
-    assert "no_such_package" in lacks
+    assert Generator("a", "A", generate).why_unavailable() == ""
+    reason = Generator("a", "A", generate, package="no_such_package").why_unavailable()
+    assert "no_such_package" in reason
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert "GPU" in Generator("a", "A", make, gpu=True).why_unavailable()
+    assert "GPU" in Generator("a", "A", generate, gpu=True).why_unavailable()
     assert "GPU" in find_generator("cdtd").why_unavailable("cuda")
     assert find_generator("cdtd").why_unavailable("cpu") == ""
-    # a rule alone has no use for the device of the plan
+    # an augmenter alone does not use the device of the plan
     assert find_generator("fill").why_unavailable("cuda") == ""

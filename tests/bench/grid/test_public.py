@@ -69,9 +69,9 @@ def test_original_is_parsed_checked_and_kept(served):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({**ORIGINAL, "a.data": "1, x , 0, 1\n2,z,1,0\n"}, "fingerprint is another"),
+        ({**ORIGINAL, "a.data": "1, x , 0, 1\n2,z,1,0\n"}, "another fingerprint"),
         ({**ORIGINAL, "a.data": "1, x , 0, 1\n"}, "has 2 and 3"),
-        ({"a.data": ORIGINAL["a.data"]}, "does not read as expected"),
+        ({"a.data": ORIGINAL["a.data"]}, "cannot read the archive"),
     ],
 )
 def test_wrong_original_is_refused_and_not_kept(served, files, message):
@@ -81,13 +81,13 @@ def test_wrong_original_is_refused_and_not_kept(served, files, message):
     assert not list(public.cache_folder().glob("*"))
 
 
-def test_no_network_is_one_sentence_with_the_way_out(served):
+def test_without_network_the_message_names_a_fix(served):
     served.unlink()
-    with pytest.raises(DataError, match="cannot be reached") as told:
+    with pytest.raises(DataError, match="cannot download the table") as caught:
         public.public_table("toy")
-    assert "toy.csv.gz" in str(told.value)
-    assert "AUGMASK_DATA" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "toy.csv.gz" in str(caught.value)
+    assert "AUGMASK_DATA" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_folder_of_the_user_comes_first_and_is_checked_too(

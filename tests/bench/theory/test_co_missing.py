@@ -12,7 +12,7 @@ from augmask.augmentation.moments import Moments, NumMoments
 from augmask.errors import UsageError
 from augmask.table.table import Layout, Table
 from augmask_bench.theory.co_missing import co_missing, root, split
-from augmask_bench.theory.reconstruct import Denoiser, opened
+from augmask_bench.theory.reconstruct import Denoiser, inspect_model
 from augmask_bench.theory.sensitivity import sensitivity
 
 
@@ -150,7 +150,7 @@ def test_of_gaussians_and_a_linear_denoiser_all_is_known():
     assert alone.penalty == pytest.approx(found.p_diag, rel=1e-5)
 
 
-def test_a_joint_rule_is_advised_only_for_what_the_denoiser_combines():
+def test_a_joint_augmenter_is_advised_only_if_the_denoiser_combines_columns():
     covariance = [[1, 0.9, 0.2], [0.9, 1, 0.2], [0.2, 0.2, 1]]
     rng = np.random.default_rng(0)
     table, moments, _ = gaussian_table(covariance, 4000, [0, 1], rng)
@@ -164,7 +164,7 @@ def test_a_joint_rule_is_advised_only_for_what_the_denoiser_combines():
     assert found.augmenter is None
     assert found.worst_case > 0.8
     assert found.bound == found.ratio == 0
-    assert "next to nothing" in found.advice
+    assert "almost nothing" in found.advice
 
 
 def test_columns_never_seen_together_count_as_one():
@@ -192,12 +192,12 @@ def test_mixed_columns_of_a_fitted_model(make_frame):
     options = {"steps": 60, "width": 32, "depth": 2}
     model = am.AugMask(augmenter="ecdf", preset="fast", options=options).fit(frame)
     rng = np.random.default_rng(0)
-    parts = opened(model, frame, LgbmS(n_jobs=1), rng=rng)
+    parts = inspect_model(model, frame, LgbmS(n_jobs=1), rng=rng)
     found = co_missing(*parts, rng=rng, rows=60, draws=4)
     assert 0 < found.ratio <= found.bound <= found.worst_case
     assert found.p_diag > 0
     assert set(found.columns["column"]) == set("abcd")
     partners = found.columns.set_index("column")["partner"]
     assert (partners["a"], partners["b"]) == ("b", "a")
-    with pytest.raises(UsageError, match="draws=0"):
+    with pytest.raises(UsageError, match="draws must be at least 1"):
         co_missing(*parts, rng=rng, draws=0)

@@ -12,10 +12,10 @@ from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
 from augmask.diffusion.noise import log_time, low_discrepancy
 from augmask.diffusion.tabddpm import TabDDPM
-from augmask.diffusion.tabdiff import EARLIEST, TabDiff
+from augmask.diffusion.tabdiff import MIN_TIME, TabDiff
 from augmask.errors import NotFittedError, UsageError
 from augmask.table.table import Layout
-from augmask_bench.theory.reconstruct import denoiser_of, opened
+from augmask_bench.theory.reconstruct import denoiser_of, inspect_model
 
 N, CARDS = 64, (2, 4)
 LAYOUT = Layout(("a", "b", "c"), ("d", "e"), CARDS)
@@ -54,7 +54,7 @@ def test_cdtd_reconstructs_what_its_loss_compares(batch):
     num, p = looked(model, batch)
     same = generator()
     u = low_discrepancy(batch.num, same)
-    plain, _ = model._losses_at(batch, log_time(u), model.warp.sigma(u), same)
+    plain, _ = model.losses_at(batch, log_time(u), model.warp.sigma(u), same)
     torch.testing.assert_close((num - batch.num).square(), plain[:, :3])
     torch.testing.assert_close(-p.log() / model.entropy, plain[:, 3:])
 
@@ -64,7 +64,7 @@ def test_tabddpm_reconstructs_what_its_loss_compares(batch):
     num, p = looked(model, batch)
     same = generator()
     t = (low_discrepancy(batch.num, same) * 50).long()
-    losses = model._losses_at(batch, t, same)
+    losses = model.losses_at(batch, t, same)
     signal = torch.tensor(model.signal)[t, None]
     scaled = (num - batch.num).square() * signal / (1 - signal)
     torch.testing.assert_close(scaled, losses[:, :3])
@@ -76,7 +76,7 @@ def test_tabdiff_reconstructs_what_its_loss_compares(batch):
     model = shaken(TabDiff)
     num, p = looked(model, batch)
     same = generator()
-    t = low_discrepancy(batch.num, same).clamp(min=EARLIEST)
+    t = low_discrepancy(batch.num, same).clamp(min=MIN_TIME)
     losses = model.cell_loss(batch, generator()).main
     sigma, weight = model.schedules.sigma(t), model.schedules.mask_weight(t)
     scaled = (num - batch.num).square() * (1 + sigma.square()) / sigma.square()
@@ -101,7 +101,7 @@ def test_derivatives_are_those_of_the_function(kind, batch):
     assert (slope[:, 3:].abs().sum(0) > 0).all()
 
 
-def test_a_backbone_of_ones_own_brings_its_function_along():
+def test_your_own_backbone_provides_its_reconstruction():
     class Own(torch.nn.Linear):
         def reconstruction(self, *_):
             return self
@@ -110,22 +110,24 @@ def test_a_backbone_of_ones_own_brings_its_function_along():
         3,
         2,
     )
-    with pytest.raises(UsageError, match="`reconstruction`, and Linear"):
+    with pytest.raises(UsageError, match="cannot inspect the backbone Linear"):
         denoiser_of(torch.nn.Linear(2, 2))
 
 
-def test_a_fitted_model_opens(make_frame):
+def test_a_fitted_model_can_be_inspected(make_frame):
     frame = make_frame()
     options = {"steps": 2, "width": 8, "depth": 1}
     model = am.AugMask(augmenter="zero", preset="fast", options=options)
     rng = np.random.default_rng(0)
     with pytest.raises(NotFittedError, match="call fit"):
-        opened(model, frame, rng=rng)
+        inspect_model(model, frame, rng=rng)
     model.fit(frame)
-    with pytest.raises(UsageError, match="Ecdf does not have"):
-        opened(model, frame, "ecdf", rng=rng)
-    denoiser, table, moments = opened(model, frame, LgbmS(lam=2.0, n_jobs=1), rng=rng)
-    _, _, plain = opened(model, frame, LgbmS(n_jobs=1), rng=rng)
+    with pytest.raises(UsageError, match="Ecdf has no conditional variances"):
+        inspect_model(model, frame, "ecdf", rng=rng)
+    denoiser, table, moments = inspect_model(
+        model, frame, LgbmS(lam=2.0, n_jobs=1), rng=rng
+    )
+    _, _, plain = inspect_model(model, frame, LgbmS(n_jobs=1), rng=rng)
     np.testing.assert_allclose(moments.num[0].sigma, 2 * plain.num[0].sigma)
     # The placeholder level of `zero` is a coordinate that no hole can take.
     assert [p.p.shape[1] for p in moments.cat] == list(table.layout.cards)

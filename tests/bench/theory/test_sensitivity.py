@@ -15,7 +15,7 @@ from augmask.diffusion import edm
 from augmask.errors import DataError, UsageError
 from augmask.table.table import Layout, Table
 from augmask_bench.theory import sensitivity as module
-from augmask_bench.theory.reconstruct import Denoiser, opened
+from augmask_bench.theory.reconstruct import Denoiser, inspect_model
 from augmask_bench.theory.sensitivity import sensitivity
 
 
@@ -68,7 +68,7 @@ def test_of_a_linear_denoiser_it_is_a_sum_of_traces(monkeypatch):
         expected.append(total)
     weight = torch.tensor(matrix, dtype=torch.float32)
     for copies in (2**12, 8):
-        monkeypatch.setattr(module, "COPIES", copies)
+        monkeypatch.setattr(module, "MAX_ROWS", copies)
         found = sensitivity(
             fixed(lambda x: x @ weight.T), table, moments, rng=rng, draws=2
         )
@@ -280,7 +280,7 @@ def test_cdtd_trained_on_draws_leans_less_than_one_trained_on_means():
         rule = LgbmSCalibrated(lam=lam)
         model = am.AugMask("cdtd", rule, preset="fast", options=options).fit(frame)
         same = np.random.default_rng(1)
-        parts = opened(model, frame, "lgbm-s-calibrated", rng=same)
+        parts = inspect_model(model, frame, "lgbm-s-calibrated", rng=same)
         found[lam] = sensitivity(*parts, rng=same, rows=400)
     error = np.hypot(found[0.0].error, found[1.0].error)
     assert found[0.0].penalty - found[1.0].penalty > 5 * error
@@ -292,8 +292,8 @@ def test_tables_without_anything_to_measure_are_refused():
     table, moments = one_hole(5, 1.0)
     whole = Table(table.num, table.cat, np.ones_like(table.observed), table.layout)
     rng = np.random.default_rng(0)
-    with pytest.raises(DataError, match="has none"):
+    with pytest.raises(DataError, match="has no rows"):
         sensitivity(fixed(lambda x: x), whole, moments, rng=rng)
     for wrong in ({"rows": 0}, {"draws": 0}):
-        with pytest.raises(UsageError, match="least one"):
+        with pytest.raises(UsageError, match="must be at least 1"):
             sensitivity(fixed(lambda x: x), table, moments, rng=rng, **wrong)

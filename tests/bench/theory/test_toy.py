@@ -118,6 +118,6 @@ def test_without_coupling_both_are_the_same_estimate():
 @pytest.mark.parametrize(
     "change", [{"d": 1}, {"p": 1.5}, {"tau": -1.0}, {"rho": np.nan}, {"p": np.nan}]
 )
-def test_settings_that_mean_nothing_are_refused(change):
-    with pytest.raises(UsageError, match="d of at least 2"):
+def test_invalid_settings_are_refused(change):
+    with pytest.raises(UsageError, match="d must be at least 2"):
         replace(Toy(rho=1.0, d=3, p=0.5), **change)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from augmask.packages import library_versions
 from augmask.rng import stream_seed
-from augmask.versions import library_versions
 from augmask_bench.baselines.plain import Rows, code_names, complete_frame, plain_rows
-from augmask_bench.peers import contained, require
+from augmask_bench.peers import isolated, require
 
 if TYPE_CHECKING:
     from augmask.table.table import Layout, Table
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArfSettings:
-    """What decides about the rows of ARF.
+    """Settings of ARF.
 
     Parameters
     ----------
     num_trees : int
     max_iters : int
-        Rounds of forest against rows; it ends before if a round does not help.
+        Maximum number of adversarial rounds; it stops early without improvement.
     min_node_size : int
-        Fewest real rows in a leaf.
+        Minimum number of real rows in a leaf.
     """
 
     num_trees: int = 20
@@ -42,7 +42,7 @@ class Arf:
     Attributes
     ----------
     facts : dict
-        Rounds done, out-of-bag accuracy of the first and the last, and the version.
+        Rounds, out-of-bag accuracy of the first and the last, and the version.
     """
 
     def __init__(self, model: Any, layout: Layout) -> None:
@@ -57,13 +57,13 @@ class Arf:
 
     def sample(self, n: int, seed: int) -> Rows:
         """Return the numbers and codes of `n` rows."""
-        with contained(stream_seed(seed, "ARF", "sample")):
+        with isolated(stream_seed(seed, "ARF", "sample")):
             frame = self._model.forge(n)
         return plain_rows(frame, self._layout, "ARF")
 
 
 def fit(table: Table, settings: ArfSettings, seed: int, threads: int = 1) -> Arf:
-    """Fit ARF to a complete table of numbers that are not scaled.
+    """Fit ARF to a complete table with unscaled numbers.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ def fit(table: Table, settings: ArfSettings, seed: int, threads: int = 1) -> Arf
     settings : ArfSettings
     seed : int
     threads : int
-        How many trees grow side by side.
+        Number of trees grown in parallel.
     """
     require("arfpy")
     frame = complete_frame(table, "ARF")
     frame = frame.astype(dict.fromkeys(code_names(table.layout), "category"))
     own = stream_seed(seed, "ARF", "fit")
-    with contained(own):
+    with isolated(own):
         from arfpy.arf import arf
 
         model = arf(

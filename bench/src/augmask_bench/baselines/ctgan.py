@@ -1,13 +1,13 @@
-"""CTGAN, through the authors' package (Xu et al. 2019), and what TVAE shares with it.
+"""CTGAN, through the authors' package (Xu et al. 2019), and code shared with TVAE.
 
-The package trains for a number of epochs and cannot be stopped between them. It does
-note its losses after every epoch, and there `Timed` looks at the clock.
+The package trains for a number of epochs and cannot be stopped between them. It records
+its losses after every epoch, and there `Timed` checks the time limit.
 
-Of its sampler for CTGAN one thing is replaced: it draws the real rows of a step one
-after the other, 30 ms for 4,090 of them. Another one can be: for new rows it draws
+One part of its sampler is replaced: it draws the real rows of a step one after the
+other, which takes 30 ms for 4,090 rows. Another part can be: for new rows it draws
 levels by the logarithm of their frequency, which is meant for training, so that shares
-of .66, .23 and .11 come out as .38, .32 and .29. That is how the package is, and what
-was compared with; `level_draw="frequency"` does what the method's paper says.
+of .66, .23 and .11 become .38, .32 and .29. This is the package's behaviour and that of
+the paper's comparison; `level_draw="frequency"` does what CTGAN's paper says.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from augmask.errors import UsageError
+from augmask.packages import library_versions
 from augmask.rng import stream, stream_seed
-from augmask.versions import library_versions
 from augmask_bench.baselines.plain import Rows, code_names, complete_frame, plain_rows
-from augmask_bench.peers import contained, require
+from augmask_bench.peers import isolated, require
 
 if TYPE_CHECKING:
     import torch
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
 LevelDraw = Literal["log-frequency", "frequency"]
 
 LEVEL_DRAWS = ("log-frequency", "frequency")
-# The critic judges rows in packs, so a batch is made of whole ones.
+# The critic judges rows in packs, so a batch is a multiple of them.
 PACK = 10
 
 
 class _OutOfTime(Exception):
-    """Raised inside the package to end its training."""
+    """Raised inside the package to stop its training."""
 
 
 @contextmanager
-def room(seed: int) -> Iterator[None]:
-    """Contain the package, and keep it from starting a process on every core."""
-    with contained(seed), joblib.parallel_config(backend="sequential"):
+def isolated_ctgan(seed: int) -> Iterator[None]:
+    """Isolate the package, and prevent it from starting a process per core."""
+    with isolated(seed), joblib.parallel_config(backend="sequential"):
         yield
 
 
 class Sampler:
-    """The package's sampler, with rows drawn at once.
+    """The package's sampler, with the rows of a batch drawn at once.
 
     Parameters
     ----------
     sampler : ctgan.data_sampler.DataSampler
     rng : numpy.random.Generator
     level_draw : {"log-frequency", "frequency"}
-        How the levels of new rows are drawn: as the package does, or as they occur.
+        Frequencies of the levels of new rows: the package's, or those of the table.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Sampler:
         col: npt.NDArray[Any] | None,
         opt: npt.NDArray[Any] | None,
     ) -> npt.NDArray[Any]:
-        """Return `n` rows, the i-th with level `opt[i]` of categorical `col[i]`."""
+        """Return `n` rows; row i has level `opt[i]` of the category `col[i]`."""
         if col is None or opt is None:
             return data[self.rng.integers(len(data), size=n)]
         cell = self._first[col] + opt
@@ -94,42 +94,44 @@ class Sampler:
         at: npt.NDArray[np.int64] = self._rows[self._start[cell] + place]
         return data[at]
 
-    def sample_original_condvec(self, batch: int) -> npt.NDArray[np.float32] | None:
-        """Return for every new row one level of one column, both one-hot."""
+    def sample_original_condvec(
+        self, batch_size: int
+    ) -> npt.NDArray[np.float32] | None:
+        """Return for every new row one level of one column, one-hot."""
         if not len(self._count):
             return None
         if self._level_draw == "log-frequency":
             theirs: npt.NDArray[np.float32] = self._sampler.sample_original_condvec(
-                batch
+                batch_size
             )
             return theirs
-        # every column has all rows, so all columns are as likely
+        # every column has all rows, so columns are equally likely
         cell = self.rng.choice(
-            len(self._count), batch, p=self._count / self._count.sum()
+            len(self._count), batch_size, p=self._count / self._count.sum()
         )
-        levels = np.zeros((batch, len(self._count)), np.float32)
-        levels[np.arange(batch), cell] = 1
+        levels = np.zeros((batch_size, len(self._count)), np.float32)
+        levels[np.arange(batch_size), cell] = 1
         return levels
 
 
 class Timed:
-    """Put before a class of the package, ends its training at `deadline`.
+    """Mixin for a class of the package: stops its training at `deadline`.
 
-    It keeps the losses of the last epoch only: the package joins a frame of all losses
-    to a longer one after every epoch.
+    Keeps the losses of the last epoch only: the package concatenates a frame of all
+    losses after every epoch.
     """
 
     deadline: float | None = None
     epochs_done = 0
     rng: np.random.Generator
 
-    def draw_from(self, rng: np.random.Generator) -> None:
-        """Draw from `rng` what the package itself does not draw."""
+    def use_generator(self, rng: np.random.Generator) -> None:
+        """Use `rng` for what the package itself does not draw."""
         self.rng = rng
 
     @property
     def loss_values(self) -> Any:
-        """A frame without losses, which the package replaces instead of joining."""
+        """An empty frame, which the package replaces instead of concatenating."""
         return self._empty
 
     @loss_values.setter
@@ -148,7 +150,7 @@ class Timed:
 
 
 class TimedCtgan(Timed):
-    """Put before CTGAN, gives it another `Sampler` too."""
+    """Mixin for CTGAN: also replaces its sampler."""
 
     level_draw: LevelDraw = "log-frequency"
 
@@ -162,16 +164,16 @@ class TimedCtgan(Timed):
             None if sampler is None else Sampler(sampler, self.rng, self.level_draw)
         )
 
-    def draw_from(self, rng: np.random.Generator) -> None:
-        """Draw rows and levels from `rng` from now on."""
-        super().draw_from(rng)
+    def use_generator(self, rng: np.random.Generator) -> None:
+        """Use `rng` for rows and levels from now on."""
+        super().use_generator(rng)
         if self._drawing is not None:
             self._drawing.rng = rng
 
 
-def extended(by: type[Timed], synthesizer: type) -> Any:
-    """Return a class of the package with what `by` adds to it."""
-    return type(by.__name__, (by, synthesizer), {})
+def with_mixin(mixin: type[Timed], synthesizer: type) -> Any:
+    """Return a class of the package with a mixin."""
+    return type(mixin.__name__, (mixin, synthesizer), {})
 
 
 class Synthesizer:
@@ -180,7 +182,7 @@ class Synthesizer:
     Attributes
     ----------
     facts : dict
-        Steps and epochs done, why training stopped, the last losses, and versions.
+        Steps and epochs completed, why training ended, the last losses, and versions.
     """
 
     def __init__(
@@ -193,8 +195,8 @@ class Synthesizer:
 
     def sample(self, n: int, seed: int) -> Rows:
         """Return the numbers and codes of `n` rows."""
-        with room(stream_seed(seed, self._peer, "sample")):
-            self._model.draw_from(stream(seed, self._peer, "new"))
+        with isolated_ctgan(stream_seed(seed, self._peer, "sample")):
+            self._model.use_generator(stream(seed, self._peer, "new"))
             frame = self._model.sample(n)
         return plain_rows(frame, self._layout, self._peer)
 
@@ -213,27 +215,27 @@ def fit_timed(
     Parameters
     ----------
     peer : str
-        How messages call it.
+        Its name in messages.
     make : callable
-        Imports the package and returns an `extended` synthesizer; called in the room.
+        Imports the package and returns a synthesizer with a mixin; runs isolated.
     table : Table
-        Complete, with numbers that are not scaled (see `plain_codec`).
+        Complete, with unscaled numbers (see `plain_codec`).
     steps_per_epoch : int
     seed : int
     device : torch.device
     seconds : float, optional
-        What training may take; it ends after the epoch in which that has passed.
+        Time limit of the training, checked after every epoch.
     """
     require("ctgan")
     frame = complete_frame(table, peer)
-    began = time.monotonic()
+    start = time.monotonic()
     ended = "steps"
-    with room(stream_seed(seed, peer, "fit")):
+    with isolated_ctgan(stream_seed(seed, peer, "fit")):
         model = make()
-        # The switch of the package knows "GPU" and "CPU", and of GPUs the first.
+        # the package's own switch knows the CPU and the first GPU only
         model._device = device
-        model.draw_from(stream(seed, peer, "rows"))
-        model.deadline = None if seconds is None else began + seconds
+        model.use_generator(stream(seed, peer, "rows"))
+        model.deadline = None if seconds is None else start + seconds
         try:
             model.fit(frame, discrete_columns=code_names(table.layout))
         except _OutOfTime:
@@ -255,28 +257,28 @@ def fit_timed(
 
 @dataclass(frozen=True)
 class CtganSettings:
-    """What decides about the rows of CTGAN.
+    """Settings of CTGAN.
 
     Parameters
     ----------
     steps : int
-        At least so many, in whole epochs.
-    batch : int
-        Rows of a step; at most the rows of the table, and a multiple of ten.
+        Minimum number of steps, in whole epochs.
+    batch_size : int
+        Limited to the rows of the table, and a multiple of ten.
     embedding_dim : int
-        Of the noise that a row is made from.
+        Of the noise from which a row is generated.
     widths : tuple of int
         Hidden layers of generator and critic.
     lr, decay : float
         Of both.
     level_draw : {"log-frequency", "frequency"}
-        Every new row is made for one level of one column. The package draws it by the
-        logarithm of its frequency, so rare levels come too often; `frequency` draws it
-        as often as it occurs.
+        Every new row is conditioned on one level of one column. The package draws it by
+        the logarithm of its frequency, so rare levels come too often; `frequency` draws
+        it by its frequency.
     """
 
     steps: int = 30_000
-    batch: int = 4096
+    batch_size: int = 4096
     embedding_dim: int = 256
     widths: tuple[int, ...] = (256, 336, 336, 336, 336)
     lr: float = 2e-4
@@ -291,7 +293,7 @@ class CtganSettings:
 
 
 PAPER = CtganSettings()
-SMALL = CtganSettings(steps=1_000, batch=500, embedding_dim=128, widths=(128, 128))
+SMALL = CtganSettings(steps=1_000, batch_size=500, embedding_dim=128, widths=(128, 128))
 
 
 def fit(
@@ -301,15 +303,15 @@ def fit(
     device: torch.device,
     seconds: float | None = None,
 ) -> Synthesizer:
-    """Fit CTGAN to a complete table of numbers that are not scaled."""
-    batch = min(settings.batch, len(table))
-    batch = max(batch - batch % PACK, PACK)
-    per_epoch = max(len(table) // batch, 1)
+    """Fit CTGAN to a complete table with unscaled numbers."""
+    batch_size = min(settings.batch_size, len(table))
+    batch_size = max(batch_size - batch_size % PACK, PACK)
+    per_epoch = max(len(table) // batch_size, 1)
 
     def make() -> Any:
         from ctgan import CTGAN
 
-        model = extended(TimedCtgan, CTGAN)(
+        model = with_mixin(TimedCtgan, CTGAN)(
             embedding_dim=settings.embedding_dim,
             generator_dim=settings.widths,
             discriminator_dim=settings.widths,
@@ -317,7 +319,7 @@ def fit(
             discriminator_lr=settings.lr,
             generator_decay=settings.decay,
             discriminator_decay=settings.decay,
-            batch_size=batch,
+            batch_size=batch_size,
             discriminator_steps=1,
             log_frequency=True,
             pac=PACK,

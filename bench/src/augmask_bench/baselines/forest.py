@@ -1,9 +1,9 @@
 """ForestDiff, through the package ForestDiffusion (Jolicoeur-Martineau et al. 2024).
 
-Flow matching with boosted trees in place of a network, on tables with holes. Three
-things of the package are wrong on incomplete categories (docs/baselines.md), and are
-gone round here: categories of three and more levels come one-hot, with NaN in the whole
-block of a hole, and the package is never told of them; nor of labels; nor of batches.
+Flow matching with boosted trees instead of a network, on incomplete tables. The package
+has three bugs with incomplete categories (docs/baselines.md), which are avoided here:
+categories of three or more levels are passed one-hot, a missing one as a block of NaN,
+and not declared as categories; labels and batches are not used.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ import numpy as np
 import numpy.typing as npt
 
 from augmask.errors import DataError
+from augmask.packages import library_versions
 from augmask.rng import stream, stream_seed
-from augmask.versions import library_versions
 from augmask_bench.baselines.plain import Rows
-from augmask_bench.peers import contained, require
+from augmask_bench.peers import isolated, require
 
 if TYPE_CHECKING:
     from augmask.table.table import Layout, Table
 
 Matrix = npt.NDArray[np.float64]
 
-# The package clips what it generates to a range. In the one-hot columns that would make
-# ties, and the first level would win them: their range is out of reach.
+# The package clips generated values to a range. In one-hot columns that would cause
+# ties, which the first level wins: their range is never reached.
 FAR = 1e3
 
 
 @dataclass(frozen=True)
 class ForestSettings:
-    """What decides about the rows of ForestDiff.
+    """Settings of ForestDiff.
 
     Parameters
     ----------
     n_t : int
-        Levels of noise; each has a model for every encoded column.
+        Number of noise scales; each has a model for every encoded column.
     duplicate_K : int
-        Noisy copies of each row to learn from.
+        Number of noisy copies of each training row.
     n_estimators, max_depth, eta
         Trees of a model, their depth and the learning rate.
     max_rows : int, optional
-        Rows to learn from, drawn at random; all by default.
+        Number of training rows, drawn at random; default: all.
     """
 
     n_t: int = 20
@@ -61,9 +61,9 @@ SMALL = ForestSettings(
 
 
 def blocks_of(layout: Layout) -> list[slice]:
-    """Return where each categorical feature is among the encoded columns.
+    """Return the encoded columns of each categorical feature.
 
-    Two levels need one column, more need one each.
+    Two levels need one column, more levels one column each.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def blocks_of(layout: Layout) -> list[slice]:
 
 
 def encoded(table: Table) -> Matrix:
-    """Return numbers, 0 and 1 of two levels, and one-hot blocks; holes are NaN."""
+    """Return numbers, binary columns and one-hot blocks; missing values are NaN."""
     layout = table.layout
     widths = [block.stop - block.start for block in blocks_of(layout)]
     parts = [table.num.astype(np.float64)]
@@ -89,13 +89,13 @@ def encoded(table: Table) -> Matrix:
         one = codes[:, None].astype(np.float64)
         parts.append(one if width == 1 else np.eye(width)[codes])
     x = np.concatenate(parts, axis=1)
-    shown = np.repeat(table.observed, [1] * layout.n_num + widths, axis=1)
-    x[~shown] = np.nan
+    observed = np.repeat(table.observed, [1] * layout.n_num + widths, axis=1)
+    x[~observed] = np.nan
     return x
 
 
 def decoded(x: Matrix, layout: Layout) -> Rows:
-    """Return the numbers, and the code with the largest value of each block."""
+    """Return the numbers, and the code with the largest value in each block."""
     cat = np.zeros((len(x), layout.n_cat), np.int32)
     for j, block in enumerate(blocks_of(layout)):
         one = block.stop - block.start == 1
@@ -105,12 +105,12 @@ def decoded(x: Matrix, layout: Layout) -> Rows:
 
 
 class Forest:
-    """Fitted boosted trees for every level of noise and encoded column.
+    """Fitted boosted trees for every noise scale and encoded column.
 
     Attributes
     ----------
     facts : dict
-        Rows learned from, encoded columns, models, and the version.
+        Training rows, encoded columns, models, and the version.
     """
 
     def __init__(self, model: Any, layout: Layout, facts: dict[str, object]) -> None:
@@ -120,13 +120,13 @@ class Forest:
 
     def sample(self, n: int, seed: int) -> Rows:
         """Return the numbers and codes of `n` rows."""
-        with contained(stream_seed(seed, "ForestDiff", "sample")):
+        with isolated(stream_seed(seed, "ForestDiff", "sample")):
             x = self._model.generate(batch_size=n)
         return decoded(x, self._layout)
 
 
 def fit(table: Table, settings: ForestSettings, seed: int, threads: int = 1) -> Forest:
-    """Fit ForestDiff to a table of numbers that are not scaled, with its holes.
+    """Fit ForestDiff to an incomplete table with unscaled numbers.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def fit(table: Table, settings: ForestSettings, seed: int, threads: int = 1) -> 
     settings : ForestSettings
     seed : int
     threads : int
-        How many models are fitted side by side.
+        Number of models fitted in parallel.
     """
     require("ForestDiffusion")
     layout = table.layout
@@ -147,15 +147,15 @@ def fit(table: Table, settings: ForestSettings, seed: int, threads: int = 1) -> 
     empty = np.isnan(x).all(axis=0)
     if empty.any() or not len(x):
         raise DataError(
-            "ForestDiff needs an observed value in every column, and of "
-            f"{int(empty.sum())} encoded columns no chosen row has any; raise max_rows"
+            "ForestDiff needs an observed value in every encoded column, got "
+            f"{int(empty.sum())} columns without any in the chosen rows; raise max_rows"
         )
     low, high = np.nanmin(x, axis=0), np.nanmax(x, axis=0)
     one_hot = [b for b in blocks_of(layout) if b.stop - b.start > 1]
     for block in one_hot:
         low[block], high[block] = -FAR, FAR
     own = stream_seed(seed, "ForestDiff", "fit")
-    with contained(own):
+    with isolated(own):
         from ForestDiffusion import ForestDiffusionModel
 
         model = ForestDiffusionModel(
@@ -175,7 +175,7 @@ def fit(table: Table, settings: ForestSettings, seed: int, threads: int = 1) -> 
             bin_indexes=[],
             cat_indexes=[],
             int_indexes=[],
-            # one model of all columns, where nothing is missing, breaks on one column
+            # one model for all columns fails if there is only one column
             p_in_one=x.shape[1] > 1,
             true_min_max_values=[low[None], high[None]],
             n_jobs=threads,

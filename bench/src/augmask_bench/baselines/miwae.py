@@ -1,18 +1,18 @@
 """MIWAE as a generator of rows (Mattei & Frellsen, 2019).
 
-A variational autoencoder that is trained on observed cells only. The encoder reads a
-row with zeros in its holes; with z_1 .. z_K drawn from its law q(z | x_obs), the bound
+A variational autoencoder trained on observed cells only. The encoder reads a row with
+zeros in place of missing values; with z_1 .. z_K drawn from q(z | x_obs), the bound
 
     log (1/K) Σ_k p(x_obs | z_k) p(z_k) / q(z_k | x_obs)
 
-is made as large as it gets. A number has a Student law, a category a softmax. New rows
-are drawn from the prior: z ~ N(0, I), then every cell from its law given z, so the
-encoder has no part in them.
+is maximised. Numbers have a Student t distribution, categories a softmax. New rows are
+drawn from the prior: z ~ N(0, I), then every cell from its distribution given z; the
+encoder is not used.
 
-What differs from the imputer whose settings the paper took over, on purpose: categories
-have a law of their own (`likelihood="student"` brings back codes that are treated as
-numbers); the encoder's scale has a floor; every epoch is a whole pass, in batches of
-one size, and all of `epochs` are run.
+It differs on purpose from the imputer whose settings the paper uses: categories have
+their own likelihood (`likelihood="student"` treats codes as numbers, as the imputer
+does); the encoder's scale has a lower bound; every epoch visits all rows, in batches of
+one size, and all `epochs` are run.
 """
 
 from __future__ import annotations
@@ -26,33 +26,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from augmask.diffusion.nets import mlp, product
-from augmask.diffusion.noise import Noise, first_weights, normal_like
+from augmask.diffusion.nets import mlp, padded_linear
+from augmask.diffusion.noise import RNG, normal_like, seeded_init
 from augmask.errors import UsageError
 from augmask.rng import stream, stream_seed
 from augmask.table.table import Layout, Table
-from augmask_bench.baselines.blocks import Blocks, Rows, in_pieces, on_device
-from augmask_bench.baselines.descent import Clock, Descent, generator
-from augmask_bench.baselines.epochs import learn_for
+from augmask_bench.baselines.one_hot import Blocks, Rows, in_chunks, on_device
+from augmask_bench.baselines.training import Clock, Trainer, generator, train_epochs
 
 Likelihood = Literal["mixed", "student"]
 
 LIKELIHOODS = ("mixed", "student")
 DEPTH = 2  # hidden layers of both networks
-FLOOR = 1e-6  # of the encoder's scale
-SCALE_MIN, DF_MIN = 0.001, 3.0  # of the Student laws
+MIN_SCALE = 1e-6  # of the encoder
+SCALE_MIN, DF_MIN = 0.001, 3.0  # of the Student distributions
 
 
 @dataclass(frozen=True)
 class MiwaeSettings:
-    """What decides about MIWAE's rows.
+    """Settings of MIWAE.
 
     Parameters
     ----------
     likelihood : {"mixed", "student"}
-        Whether categories are drawn from a softmax, or their codes are standardised,
-        get a Student law like any number, and are rounded and clipped in the end.
-    epochs, batch : int
+        `mixed`: categories have a softmax. `student`: their codes are standardised,
+        modelled like numbers, and rounded and clipped in the end.
+    epochs, batch_size : int
     latent, hidden : int
         Entries of z, and units of a hidden layer.
     k : int
@@ -63,7 +62,7 @@ class MiwaeSettings:
 
     likelihood: Likelihood = "mixed"
     epochs: int = 800
-    batch: int = 256
+    batch_size: int = 256
     latent: int = 64
     hidden: int = 256
     k: int = 40
@@ -81,7 +80,7 @@ SMALL = MiwaeSettings(epochs=200, latent=16, hidden=64, k=10)
 
 
 def student_log_density(x: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> Tensor:
-    """Return the log density of Student's law, cell by cell.
+    """Return the log density of the Student t distribution, cell by cell.
 
     Examples
     --------
@@ -94,8 +93,8 @@ def student_log_density(x: Tensor, loc: Tensor, scale: Tensor, df: Tensor) -> Te
     return constant - scale.log() - half * (((x - loc) / scale).square() / df).log1p()
 
 
-class Laws(NamedTuple):
-    """The laws of all cells given z: Student's, and logits of the levels."""
+class CellDistributions(NamedTuple):
+    """Parameters of all cells given z: Student t, and logits of the levels."""
 
     loc: Tensor
     scale: Tensor
@@ -109,7 +108,7 @@ class MiwaeNet(nn.Module):
     Parameters
     ----------
     layout : Layout
-        Columns with a Student law, then columns with a softmax.
+        Numeric columns, then categorical columns.
     settings : MiwaeSettings
 
     Shape
@@ -131,54 +130,56 @@ class MiwaeNet(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.orthogonal_(module.weight)
 
-    def decode(self, z: Tensor) -> Laws:
-        """Return the laws of the cells for every z, [n, latent]."""
-        out = product(self.decoder(z), self.head)
+    def decode(self, z: Tensor) -> CellDistributions:
+        """Return the distributions of the cells for every z, [n, latent]."""
+        out = padded_linear(self.decoder(z), self.head)
         sizes = 3 * [self.n_real] + [self.blocks.ragged.n_slots]
         loc, scale, df, logits = torch.split(out, sizes, 1)
-        return Laws(loc, softplus(scale) + SCALE_MIN, softplus(df) + DF_MIN, logits)
+        return CellDistributions(
+            loc, softplus(scale) + SCALE_MIN, softplus(df) + DF_MIN, logits
+        )
 
-    def bound(self, real: Tensor, codes: Tensor, seen: Tensor, noise: Noise) -> Tensor:
-        """Return the bound of every row's observed cells, [B].
+    def bound(self, real: Tensor, codes: Tensor, mask: Tensor, noise: RNG) -> Tensor:
+        """Return the bound of every row, [B].
 
-        What is not seen is multiplied by zero; it must be finite.
+        Missing values are multiplied by zero and must be finite.
         """
         n = len(real)
-        x = self.blocks.matrix(real, codes) * self.blocks.expanded(seen)
-        mean, rho = product(self.encoder(x), self.code).chunk(2, 1)
-        spread = softplus(rho) + FLOOR
+        x = self.blocks.matrix(real, codes) * self.blocks.expanded(mask)
+        mean, rho = padded_linear(self.encoder(x), self.code).chunk(2, 1)
+        spread = softplus(rho) + MIN_SCALE
         eps = normal_like(mean.new_empty(n, self.k, self.latent), noise)
         z = mean[:, None] + spread[:, None] * eps
-        # the normal laws' constants cancel
+        # the constants of the normal densities cancel
         prior = (eps.square() - z.square()).sum(2) / 2 + spread.log().sum(1)[:, None]
 
-        # all draws of all rows are one batch
-        laws = self.decode(z.flatten(0, 1))
+        # all draws of all rows form one batch
+        params = self.decode(z.flatten(0, 1))
         x_real, x_code = (
             part[:, None].expand(-1, self.k, -1).flatten(0, 1) for part in (real, codes)
         )
-        density = student_log_density(x_real, laws.loc, laws.scale, laws.df)
-        chance = -self.blocks.ragged.cross_entropy(laws.logits, x_code)
+        density = student_log_density(x_real, params.loc, params.scale, params.df)
+        chance = -self.blocks.ragged.cross_entropy(params.logits, x_code)
         cells = torch.cat([density, chance], 1).view(n, self.k, -1)
-        likelihood = (cells * seen[:, None]).sum(2)
+        likelihood = (cells * mask[:, None]).sum(2)
         return (likelihood + prior).logsumexp(1) - math.log(self.k)
 
 
 class _Codes:
-    """Category codes as standardised numbers, and back.
+    """Convert category codes to standardised numbers, and back.
 
     Parameters
     ----------
     table : Table
-        Codes beneath holes have no part in the mean and spread.
+        Missing values do not affect mean and spread.
     """
 
     def __init__(self, table: Table) -> None:
-        seen = table.cat_observed
-        count = np.maximum(seen.sum(0), 1)
-        codes = np.where(seen, table.cat, 0).astype(np.float64)
+        mask = table.cat_observed
+        count = np.maximum(mask.sum(0), 1)
+        codes = np.where(mask, table.cat, 0).astype(np.float64)
         self.mean = codes.sum(0) / count
-        off = np.where(seen, codes - self.mean, 0.0)
+        off = np.where(mask, codes - self.mean, 0.0)
         spread = np.sqrt((off**2).sum(0) / count)
         self.spread = np.where(spread > 0, spread, 1.0)
         last = np.array(table.layout.cards) - 1 - int(table.layout.reserved)
@@ -192,7 +193,7 @@ class _Codes:
         return Table(num, no_codes, table.observed, layout)
 
     def back(self, rows: Rows) -> Rows:
-        """Return the rows with codes again."""
+        """Return the rows with codes."""
         n_num = rows[0].shape[1] - len(self.mean)
         near = np.rint(rows[0][:, n_num:] * self.spread + self.mean)
         return rows[0][:, :n_num], np.clip(near, 0, self.last).astype(np.int32)
@@ -204,7 +205,7 @@ class Miwae:
     Attributes
     ----------
     facts : dict
-        Epochs and steps done, the last epoch's negative bound, why it ended.
+        Epochs and steps completed, the last epoch's negative bound, why training ended.
     """
 
     def __init__(
@@ -221,19 +222,19 @@ class Miwae:
     def sample(self, n: int, seed: int) -> Rows:
         """Return numbers and codes of `n` new rows."""
         noise = generator(self._device, stream_seed(seed, "sample"))
-        # torch draws no Student numbers from a generator of one's own; numpy does
+        # torch cannot draw Student t numbers from a given generator; numpy can
         rng = stream(seed, "sample", "student")
         blocks = self._net.blocks
 
         def draw(count: int) -> tuple[Tensor, Tensor]:
             start = next(self._net.parameters()).new_empty(count, self._net.latent)
-            laws = self._net.decode(normal_like(start, noise))
-            drawn = rng.standard_t(laws.df.cpu().double().numpy())
-            real = laws.loc.cpu() + laws.scale.cpu() * torch.from_numpy(drawn)
-            chances = blocks.ragged.softmax(blocks.allowed(laws.logits))
+            params = self._net.decode(normal_like(start, noise))
+            drawn = rng.standard_t(params.df.cpu().double().numpy())
+            real = params.loc.cpu() + params.scale.cpu() * torch.from_numpy(drawn)
+            chances = blocks.ragged.softmax(blocks.allowed(params.logits))
             return real, blocks.ragged.draw(chances, noise)
 
-        rows = in_pieces(draw, n)
+        rows = in_chunks(draw, n)
         return rows if self._codes is None else self._codes.back(rows)
 
 
@@ -249,20 +250,20 @@ def fit(
     Parameters
     ----------
     table : Table
-        What lies beneath its holes is not read.
+        Values of missing cells are not read.
     settings : MiwaeSettings
-        `PAPER`, `SMALL` or one's own.
+        `PAPER`, `SMALL` or your own.
     seed : int
     device : torch.device
     seconds : float, optional
-        Ends the training after the epoch in which this time is over.
+        Time limit of the training.
 
     Examples
     --------
     >>> layout = Layout(("x",), ("y",), (2,))
     >>> codes = np.tile([[0], [1]], (50, 1)).astype(np.int32)
     >>> table = Table(2.0 * codes - 1, codes, np.ones((100, 2), dtype=bool), layout)
-    >>> settings = MiwaeSettings(epochs=2, batch=50, latent=2, hidden=8, k=5)
+    >>> settings = MiwaeSettings(epochs=2, batch_size=50, latent=2, hidden=8, k=5)
     >>> model = fit(table, settings, 0, torch.device("cpu"))
     >>> num, cat = model.sample(7, seed=0)
     >>> num.shape, cat.shape, model.facts["steps"]
@@ -271,20 +272,20 @@ def fit(
     clock = Clock(seconds)
     coder = _Codes(table) if settings.likelihood == "student" else None
     modelled = table if coder is None else coder.as_numbers(table)
-    real, codes, seen = on_device(modelled, device)
+    real, codes, mask = on_device(modelled, device)
     n_num = modelled.layout.n_num
-    # a zero stands in every hole, whatever lay beneath it
-    real, codes = real * seen[:, :n_num], codes * seen[:, n_num:]
-    with first_weights(stream_seed(seed, "init")):
+    # missing values are zero
+    real, codes = real * mask[:, :n_num], codes * mask[:, n_num:]
+    with seeded_init(stream_seed(seed, "init")):
         net = MiwaeNet(modelled.layout, settings)
     net = net.to(device)
     noise = generator(device, stream_seed(seed, "noise"))
 
     def loss(rows: Tensor) -> Tensor:
-        return -net.bound(real[rows], codes[rows], seen[rows], noise).mean()
+        return -net.bound(real[rows], codes[rows], mask[rows], noise).mean()
 
-    descent = Descent(
-        loss, net.parameters(), len(table), settings.batch, settings.lr, 0.0, noise
+    trainer = Trainer(
+        loss, net.parameters(), len(table), settings.batch_size, settings.lr, 0.0, noise
     )
-    facts = learn_for(descent, settings.epochs, clock)
+    facts = train_epochs(trainer, settings.epochs, clock)
     return Miwae(net, coder, device, facts)

@@ -1,8 +1,7 @@
-"""Tables for peers that want plain data: numbers unscaled, categories as codes.
+"""Tables for packages that scale numbers themselves: unscaled numbers and codes.
 
-Peers have scalings of their own, so theirs is a codec that leaves numbers as they are.
-The way back is the one of all models: ranges, whole numbers, decimals, levels and
-dtypes come from the schema.
+Their codec does not scale. Decoding works as for all models: ranges, whole numbers,
+decimals, levels and dtypes come from the schema.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import DataError
-from augmask.table.encode import Codec
+from augmask.table.codec import Codec
 from augmask.table.infer import Overrides, infer_schema
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import NUMERIC, Schema
@@ -24,8 +23,8 @@ from augmask.table.table import Layout, Table
 Rows = tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]
 
 
-class AsIs(QuantileNormal):
-    """The scaling that leaves numbers as they are."""
+class NoScaling(QuantileNormal):
+    """The identity in place of a scaler."""
 
     def __init__(self) -> None:
         super().__init__(np.zeros(1), 0.0, 1.0)
@@ -43,13 +42,13 @@ class AsIs(QuantileNormal):
 
 
 def plain_codec(frame: pd.DataFrame, kinds: Overrides = None) -> Codec:
-    """Return the codec of a frame that does not scale its numbers.
+    """Return a codec for a frame that does not scale numbers.
 
     Parameters
     ----------
     frame : pandas.DataFrame
     kinds : Schema, mapping or path, optional
-        What is known about its columns, as for `infer_schema`.
+        Kinds of columns, as for `infer_schema`.
 
     Examples
     --------
@@ -65,21 +64,21 @@ def plain_codec(frame: pd.DataFrame, kinds: Overrides = None) -> Codec:
     >>> codec.decode(num, cat, np.random.default_rng(0)).to_numpy().tolist()
     [[71.5, 'm']]
     """
-    return unscaled(infer_schema(frame, kinds))
+    return unscaled_codec(infer_schema(frame, kinds))
 
 
-def unscaled(schema: Schema) -> Codec:
-    """Return the codec of a schema that does not scale its numbers."""
+def unscaled_codec(schema: Schema) -> Codec:
+    """Return a codec for a schema that does not scale numbers."""
     scalers: Mapping[str, QuantileNormal] = {
-        column.name: AsIs() for column in schema if column.kind in NUMERIC
+        column.name: NoScaling() for column in schema if column.kind in NUMERIC
     }
     return Codec(schema, scalers)
 
 
 def plain_frame(table: Table) -> pd.DataFrame:
-    """Return numbers and codes as floats, NaN in holes; columns are named by place.
+    """Return numbers and codes as floats, missing as NaN; columns are named 0, 1, ...
 
-    Names are digits, so that they meet none that a peer uses for columns of its own.
+    Digits do not collide with names that a package uses for its own columns.
     """
     cells = np.concatenate([table.num, table.cat], axis=1, dtype=np.float64)
     cells[~table.observed] = np.nan
@@ -87,29 +86,28 @@ def plain_frame(table: Table) -> pd.DataFrame:
 
 
 def complete_frame(table: Table, peer: str) -> pd.DataFrame:
-    """Return a frame of floats and whole codes, or raise if the table has holes."""
+    """Return a frame of floats and integer codes; raise if values are missing."""
     if not table.observed.all():
-        holes = ~table.observed
-        worst = table.layout.names[int(holes.any(axis=0).argmax())]
+        missing = ~table.observed
+        column = table.layout.names[int(missing.any(axis=0).argmax())]
         raise DataError(
-            f"{peer} takes complete tables, and {int(holes.sum())} cells are holes, "
-            f"some in column {worst!r}; fill them first"
+            f"{peer} needs a complete table, got {int(missing.sum())} missing cells, "
+            f"some in column {column!r}; use an augmenter"
         )
     return plain_frame(table).astype(dict.fromkeys(code_names(table.layout), np.int64))
 
 
 def code_names(layout: Layout) -> list[str]:
-    """Return the names that categorical features have in a plain frame."""
+    """Return the names of categorical features in a plain frame."""
     return [str(layout.n_num + j) for j in range(layout.n_cat)]
 
 
 def plain_rows(frame: pd.DataFrame, layout: Layout, peer: str) -> Rows:
-    """Return the numbers and codes of a peer's rows; raise if a cell is none."""
+    """Return the numbers and codes of generated rows; raise if one is not finite."""
     cells = frame.to_numpy(np.float64)
     if not np.isfinite(cells).all():
-        bad = layout.names[int((~np.isfinite(cells)).any(axis=0).argmax())]
+        column = layout.names[int((~np.isfinite(cells)).any(axis=0).argmax())]
         raise DataError(
-            f"{peer} must give finite numbers and codes, and gave others in column "
-            f"{bad!r}"
+            f"{peer} generated values that are not finite: column {column!r}"
         )
     return cells[:, : layout.n_num], cells[:, layout.n_num :].astype(np.int32)

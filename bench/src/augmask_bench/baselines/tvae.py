@@ -1,7 +1,7 @@
 """TVAE, through the authors' package (Xu et al. 2019).
 
-The package itself takes a table with holes, and breaks when it is asked for rows; here
-such a table is refused at once.
+The package accepts an incomplete table and fails when rows are sampled; here such a
+table is refused at once.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from augmask_bench.baselines.ctgan import Synthesizer, Timed, extended, fit_timed
+from augmask_bench.baselines.ctgan import Synthesizer, Timed, fit_timed, with_mixin
 
 if TYPE_CHECKING:
     import torch
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TvaeSettings:
-    """What decides about the rows of TVAE.
+    """Settings of TVAE.
 
     Parameters
     ----------
     steps : int
-        At least so many, in whole epochs.
-    batch : int
-        Rows of a step; at most the rows of the table.
+        Minimum number of steps, in whole epochs.
+    batch_size : int
+        Limited to the rows of the table.
     embedding_dim : int
         Of the latent space.
     widths : tuple of int
@@ -34,11 +34,11 @@ class TvaeSettings:
     l2scale : float
         Weight decay.
     loss_factor : float
-        Weight of the reconstruction beside the divergence.
+        Weight of the reconstruction relative to the KL divergence.
     """
 
     steps: int = 30_000
-    batch: int = 4096
+    batch_size: int = 4096
     embedding_dim: int = 256
     widths: tuple[int, ...] = (256, 602, 602, 602, 602)
     l2scale: float = 1e-5
@@ -46,7 +46,7 @@ class TvaeSettings:
 
 
 PAPER = TvaeSettings()
-SMALL = TvaeSettings(steps=2_000, batch=500, embedding_dim=128, widths=(128, 128))
+SMALL = TvaeSettings(steps=2_000, batch_size=500, embedding_dim=128, widths=(128, 128))
 
 
 def fit(
@@ -56,19 +56,19 @@ def fit(
     device: torch.device,
     seconds: float | None = None,
 ) -> Synthesizer:
-    """Fit TVAE to a complete table of numbers that are not scaled."""
-    batch = min(settings.batch, len(table))
-    per_epoch = -(-len(table) // batch)
+    """Fit TVAE to a complete table with unscaled numbers."""
+    batch_size = min(settings.batch_size, len(table))
+    per_epoch = -(-len(table) // batch_size)
 
     def make() -> Any:
         from ctgan import TVAE
 
-        return extended(Timed, TVAE)(
+        return with_mixin(Timed, TVAE)(
             embedding_dim=settings.embedding_dim,
             compress_dims=settings.widths,
             decompress_dims=settings.widths,
             l2scale=settings.l2scale,
-            batch_size=batch,
+            batch_size=batch_size,
             loss_factor=settings.loss_factor,
             epochs=-(-settings.steps // per_epoch),
             enable_gpu=False,

@@ -1,8 +1,8 @@
-"""Figures of a grid, each drawn from the table of results by name.
+"""Figures of a grid, drawn from the table of results.
 
-A figure is a module with two functions: ``needs(results)`` returns one sentence why it
-cannot be drawn from this table, "" if it can; ``draw(results, out)`` returns a
-matplotlib `Figure`, where `out` is the folder of the grid, for figures of kept rows.
+A figure is a module with two functions: ``needs(results)`` returns in one sentence why
+it cannot be drawn from these results, or an empty text; ``draw(results, out)`` returns
+a matplotlib `Figure`. `out` is the folder of the grid, for figures of kept rows.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from types import ModuleType
 
 from augmask_bench.figures import (
-    augmentation_rules,
-    cache,
-    cost,
+    augmentation_cost,
+    augmenters,
+    completions,
     cost_quality,
     critical_difference,
     fidelity,
     misspecification,
     ranks_map,
     robustness,
-    umap_density,
+    umap,
 )
 
 FIGURES: dict[str, ModuleType] = {
@@ -27,10 +27,10 @@ FIGURES: dict[str, ModuleType] = {
     "critical-difference": critical_difference,
     "robustness": robustness,
     "cost-quality": cost_quality,
-    "augmentation-rules": augmentation_rules,
+    "augmenters": augmenters,
     "misspecification": misspecification,
     "fidelity": fidelity,
-    "umap": umap_density,
-    "augmentation-cost": cost,
-    "cache": cache,
+    "umap": umap,
+    "augmentation-cost": augmentation_cost,
+    "completions": completions,
 }

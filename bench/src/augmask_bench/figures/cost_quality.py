@@ -1,4 +1,4 @@
-"""What quality costs: summary rank against seconds from table to rows."""
+"""Quality against cost: summary rank over the seconds from table to rows."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from augmask_bench.ranks import BLOCK, SUMMARY, rank_table
 
 SECONDS = ["augment_seconds", "fit_seconds", "sample_seconds"]
 AWARE = "missing-aware"
-# Durations that people say, in seconds.
+# Round durations in seconds, for ticks.
 ROUND = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30]
 ROUND += [60 * n for n in (1, 2, 5, 10, 20, 30)]
 ROUND += [3600 * n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500)]
 TICKS = 6
-# Variants of one strategy are named each up to this many, else only the best.
+# Up to this many variants of one strategy are all labelled, else only the best.
 FEW = 8
 
 
 def duration(seconds: float, _: object = None) -> str:
-    """Return seconds as people say them.
+    """Return seconds with a suitable unit.
 
     Examples
     --------
@@ -50,18 +50,18 @@ def duration(seconds: float, _: object = None) -> str:
 
 
 def costs(results: pd.DataFrame) -> pd.DataFrame:
-    """Return one line a method: median `seconds` of its finished runs, and its `rank`.
+    """Return the median `seconds` of completed runs and the `rank` of each method.
 
-    Both are over the same blocks. A method that never finished has no line.
+    Both are over the same blocks. A method without a completed run has no row.
     """
     table = rank_table(results)
     runs = results[results["status"] == "done"].set_index(list(BLOCK))
     runs = runs[runs.index.isin(table.ranks.index)]
     seconds = runs[SECONDS].fillna(0.0).sum(axis=1).groupby(runs["method"]).median()
-    found = table.methods[["generator", "strategy", "aware"]].assign(
+    summary = table.methods[["generator", "strategy", "aware"]].assign(
         seconds=seconds.reindex(table.methods.index), rank=table.mean[SUMMARY]
     )
-    return found[found["seconds"] > 0]
+    return summary[summary["seconds"] > 0]
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -70,7 +70,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _name_points(ax: Axes, points: dict[str, tuple[float, float]]) -> None:
-    """Write names beside points, towards the middle; a name gives way to one above."""
+    """Write names beside points, towards the middle, without overlap."""
     low, high = np.log(ax.get_xlim())
     bottom, top = ax.get_ylim()
     line = 0.05 * (bottom - top)
@@ -95,42 +95,42 @@ def _name_points(ax: Axes, points: dict[str, tuple[float, float]]) -> None:
 
 
 def needs(results: pd.DataFrame) -> str:
-    """Return why the figure cannot be drawn, "" if it can."""
+    """Return why the figure cannot be drawn; an empty text if it can."""
     missing = [name for name in SECONDS if name not in results]
     if missing:
-        return f"costs need the column {missing[0]!r}, which the results have not"
+        return f"the results have no column {missing[0]!r}"
     try:
-        found = costs(results)
+        n_methods = len(costs(results))
     except AugMaskError as error:
         return str(error)
-    return "" if len(found) > 1 else "costs need at least two methods with known times"
+    return "" if n_methods > 1 else "costs need at least two methods with known times"
 
 
 def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
-    """Draw one point a method; up is better, left is cheaper.
+    """Draw one point per method; up is better, left is cheaper.
 
-    The strategies of one generator are joined. Times compare only within one machine.
+    Lines join the strategies of one generator. Compare times within one machine only.
     """
     del out
-    found = costs(results)
-    aware = found["aware"].astype(bool)
-    kind = found["strategy"].where(~aware, AWARE).replace("", "other")
+    points_of = costs(results)
+    aware = points_of["aware"].astype(bool)
+    kind = points_of["strategy"].where(~aware, AWARE).replace("", "other")
     shades = colours(list(kind))
-    generators = list(dict.fromkeys(found.loc[~aware, "generator"]))
+    generators = list(dict.fromkeys(points_of.loc[~aware, "generator"]))
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     ax = plain(figure.subplots())
     ax.set_xscale("log")
-    low, high = found["seconds"].min(), found["seconds"].max()
+    low, high = points_of["seconds"].min(), points_of["seconds"].max()
     points = {}
-    for generator, part in found[~aware].groupby("generator", sort=False):
+    for generator, part in points_of[~aware].groupby("generator", sort=False):
         named = part[part["rank"] == part["rank"].min()].iloc[:1]
         if part["strategy"].is_unique:
             ax.plot(part["seconds"], part["rank"], color=FAINT, lw=1.2, zorder=1)
         elif len(part) <= FEW:
             named = part
         for method, line in named.iterrows():
-            whole = len(named) > 1 or not part["strategy"].is_unique
-            name = str(method) if whole else str(method).split(" + ")[0]
+            full_name = len(named) > 1 or not part["strategy"].is_unique
+            name = str(method) if full_name else str(method).split(" + ")[0]
             points[name] = line["seconds"], line["rank"]
         marker = MARKERS[generators.index(generator) % len(MARKERS)]
         for method, line in part.iterrows():
@@ -141,12 +141,12 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
                 ms=6.5,
                 color=shades[kind[method]],
             )
-    for method, line in found[aware].iterrows():
+    for method, line in points_of[aware].iterrows():
         ax.plot(line["seconds"], line["rank"], "D", ms=5, color=shades[AWARE])
         points[str(method)] = line["seconds"], line["rank"]
     ax.set_xlim(low / 1.6, high * 1.6)
-    k = len(found)
-    ax.set_ylim(found["rank"].max() + 0.06 * k, found["rank"].min() - 0.06 * k)
+    k = len(points_of)
+    ax.set_ylim(points_of["rank"].max() + 0.06 * k, points_of["rank"].min() - 0.06 * k)
     _name_points(ax, points)
     ax.xaxis.set_major_locator(FixedLocator(_ticks(*ax.get_xlim())))
     ax.xaxis.set_minor_locator(NullLocator())

@@ -1,10 +1,10 @@
-"""Critical-difference diagram: which summary ranks differ by more than chance.
+"""Critical-difference diagram: which summary ranks differ significantly.
 
-Nemenyi's test: two of k methods differ over N blocks if their average ranks are further
-apart than ``q sqrt(k (k + 1) / (6 N))``. That holds for plain ranks; a summary rank is
-a mean of several and varies less, so the distance errs on the safe side. Blocks of one
-dataset are not independent, which errs on the other side; so the distance with datasets
-as the unit is drawn as well.
+Nemenyi's test: two of k methods differ over N blocks if their average ranks differ by
+more than ``q sqrt(k (k + 1) / (6 N))``. This holds for plain ranks; a summary rank is a
+mean of several and varies less, so the test is conservative. Blocks of one dataset are
+not independent, which has the opposite effect; so the distance with datasets as the
+unit is drawn as well.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from scipy.stats import studentized_range
 from augmask_bench.figures.style import INK, SIZE, SOFT, tables, why_unranked
 from augmask_bench.ranks import SUMMARY, RankTable
 
-LEVEL = 0.05
-# Inches: a line of text, and the line of ranks.
+ALPHA = 0.05
+# Inches: the height of a text line, and the width of the rank axis.
 LINE, AXIS = 0.21, 3.4
 TICKS = 12
 MOST = 40
@@ -29,57 +29,57 @@ BLOCKS, DATASETS = INK, "#9db0ee"
 
 
 def critical_difference(k: int, n: int) -> float:
-    """Return by how much two average ranks of k methods over n blocks must differ.
+    """Return the critical difference of average ranks of k methods over n blocks.
 
     Examples
     --------
     >>> round(critical_difference(21, 90), 2)
     3.3
     """
-    q = studentized_range.ppf(1 - LEVEL, k, np.inf) / np.sqrt(2)
+    q = studentized_range.ppf(1 - ALPHA, k, np.inf) / np.sqrt(2)
     return float(q * np.sqrt(k * (k + 1) / (6 * n)))
 
 
-def alike(ranks: list[float], distance: float) -> list[tuple[int, int]]:
-    """Return the longest runs of sorted ranks that lie within a distance.
+def groups_within(ranks: list[float], distance: float) -> list[tuple[int, int]]:
+    """Return the maximal groups of sorted ranks that lie within a distance.
 
     Examples
     --------
-    >>> alike([1.0, 1.5, 2.2, 4.0], 1.0)
+    >>> groups_within([1.0, 1.5, 2.2, 4.0], 1.0)
     [(0, 1), (1, 2)]
     """
-    found: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
     last = 0
     for i, rank in enumerate(ranks):
         j = max(j for j, other in enumerate(ranks) if other - rank <= distance)
         if j > max(i, last):
-            found.append((i, j))
+            groups.append((i, j))
             last = j
-    return found
+    return groups
 
 
-def _bars(ax: Axes, ranks: list[float], levels: dict[str, float], y: float) -> float:
-    """Draw one bar a group of methods that do not differ; return where they end."""
+def _bars(ax: Axes, ranks: list[float], distances: dict[str, float], y: float) -> float:
+    """Draw a bar for each group of methods that do not differ; return the next y."""
     beyond = 0.012 * len(ranks)
-    for colour, distance in levels.items():
-        for i, j in alike(ranks, distance):
+    for colour, distance in distances.items():
+        for i, j in groups_within(ranks, distance):
             ends = [ranks[i] - beyond, ranks[j] + beyond]
             ax.plot(ends, [y, y], color=colour, lw=3.2, solid_capstyle="round")
             y += 0.42
     return y
 
 
-def _axis(ax: Axes, k: int, levels: dict[str, float], said: list[str]) -> None:
-    """Draw the line of ranks and, above it, the critical differences."""
+def _axis(ax: Axes, k: int, distances: dict[str, float], labels: list[str]) -> None:
+    """Draw the rank axis and, above it, the critical differences."""
     inch = (k - 1) / AXIS
-    for i, (colour, distance) in enumerate(levels.items()):
+    for i, (colour, distance) in enumerate(distances.items()):
         y = -1.9 - 0.95 * i
         ends = [1, 1 + min(distance, k - 1)]
         ax.plot(ends, [y, y], color=colour, lw=3.2, solid_capstyle="round")
         ax.text(
             1 - 0.15 * inch,
             y,
-            f"CD {distance:.2f}, {said[i]}",
+            f"CD {distance:.2f}, {labels[i]}",
             size=SIZE,
             color=SOFT,
             va="center",
@@ -92,7 +92,7 @@ def _axis(ax: Axes, k: int, levels: dict[str, float], said: list[str]) -> None:
 
 
 def _diagram(ax: Axes, table: RankTable, side: float) -> float:
-    """Draw one mechanism with `side` inches for names; return its number of lines."""
+    """Draw one mechanism with `side` inches for names; return its height in lines."""
     mean = table.mean[SUMMARY].sort_values(kind="stable")
     ranks, k = list(mean), len(mean)
     inch = (k - 1) / AXIS
@@ -100,15 +100,15 @@ def _diagram(ax: Axes, table: RankTable, side: float) -> float:
     units = {BLOCKS: (table.blocks, "blocks"), DATASETS: (n_datasets, "datasets")}
     if n_datasets in (1, table.blocks):
         del units[DATASETS]
-    levels = {
+    distances = {
         colour: critical_difference(k, count) for colour, (count, _) in units.items()
     }
-    _axis(ax, k, levels, [f"{count} {unit}" for count, unit in units.values()])
-    start = _bars(ax, ranks, levels, 0.45) + 0.35
+    _axis(ax, k, distances, [f"{count} {unit}" for count, unit in units.values()])
+    start = _bars(ax, ranks, distances, 0.45) + 0.35
     half = (k + 1) // 2
     for i, (method, rank) in enumerate(mean.items()):
         left = i < half
-        # The outermost name stands highest, so that no two lines cross.
+        # the outermost name is the highest, so that lines do not cross
         y = start + 0.95 * (i if left else k - 1 - i)
         edge = 1 - 0.12 * inch if left else k + 0.12 * inch
         ax.plot([rank, rank, edge], [0, y, y], color=INK, lw=0.8)
@@ -141,20 +141,20 @@ def _diagram(ax: Axes, table: RankTable, side: float) -> float:
 
 
 def needs(results: pd.DataFrame) -> str:
-    """Return why the figure cannot be drawn, "" if it can."""
+    """Return why the figure cannot be drawn; an empty text if it can."""
     why = why_unranked(results)
     if why:
         return why
     most = max(len(table.methods) for table in tables(results))
     if most > MOST:
-        return f"a diagram of more than {MOST} methods cannot be read, these are {most}"
+        return f"a diagram of more than {MOST} methods is not readable, got {most}"
     return ""
 
 
 def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
-    """Draw summary ranks on a line, with bars over methods that do not differ.
+    """Draw summary ranks on an axis, with bars over methods that do not differ.
 
-    The dark bars take blocks as the unit, the light ones datasets.
+    Dark bars use blocks as the unit, light ones datasets.
     """
     del out
     diagrams = tables(results)

@@ -1,10 +1,10 @@
-"""What deterministic filling does to a table: LGBM-D against LGBM-S, with the truth.
+"""Deterministic against stochastic augmentation: LGBM-D and LGBM-S beside the truth.
 
-The paper's figure: three single columns and three pairs, the true table in grey and the
-filled one in colour, a row of panels per rule. Columns are those whose spread LGBM-D
-loses most, pairs those that are most correlated in the truth. The numbers in the panels
-are the standard deviation and the correlation of the filled table, beside the true
-ones.
+The paper's figure: three columns and three pairs of columns, the true table in grey and
+the augmented one in colour, a row of panels per augmenter. It shows the columns whose
+spread LGBM-D reduces most, and the pairs that are most correlated in the truth. The
+panels give the standard deviation and the correlation of the augmented table beside the
+true ones.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from scipy.ndimage import gaussian_filter
 
-from augmask.evaluation.columns import Floats
-from augmask.report.plots import bare, framed, number_axis
-from augmask_bench.figures.kept import kept_rows, kinds, nothing_kept
+from augmask.evaluation.tables import Floats
+from augmask.report.plots import despine, number_axis, thin_frame
+from augmask_bench.figures.data import column_roles, kept_rows, no_rows_error
 from augmask_bench.figures.style import COLOURS, FAINT, SIZE, SOFT, legend_above
-from augmask_bench.methods import in_print
+from augmask_bench.methods import display_name
 from augmask_bench.ranks import BLOCK, FILL
 
-RULES = ("lgbm-d", "lgbm-s")
+AUGMENTERS = ("lgbm-d", "lgbm-s")
 PANELS = 3
 BINS, GRID, SMOOTH = 40, 48, 1.6
-# Share of true values left outside on each side, so that a tail does not fill the axis.
+# Share of true values outside the axis on each side, so that tails do not dominate.
 OUTSIDE = 0.01
 # Contours enclose these shares of the rows.
 SHARES = (0.9, 0.6, 0.3)
@@ -39,28 +39,30 @@ SHADE = {"lgbm-d": COLOURS["AugFull"], "lgbm-s": COLOURS["AugMask"]}
 Tables = dict[str, pd.DataFrame]
 
 
-def _fills(results: pd.DataFrame) -> pd.DataFrame:
+def _augmented_runs(results: pd.DataFrame) -> pd.DataFrame:
     rows = results[(results["generator"] == FILL) & (results["status"] == "done")]
-    return rows[rows["augmenter"].isin(RULES) & rows["eta"].isna() & rows["lam"].isna()]
+    return rows[
+        rows["augmenter"].isin(AUGMENTERS) & rows["eta"].isna() & rows["lam"].isna()
+    ]
 
 
 def _codes(tables: Tables, name: str) -> dict[str, Floats]:
-    """Return a column of all tables as numbers; levels by their order in the truth."""
+    """Return a column of all tables as numbers; levels as their index in the truth."""
     numbers = {}
     truth = tables["truth"][name]
     levels = pd.Index(sorted(truth.dropna().unique(), key=str))
     numeric = pd.api.types.is_numeric_dtype(truth) and not (
         pd.api.types.is_bool_dtype(truth)
     )
-    for rule, frame in tables.items():
+    for key, frame in tables.items():
         values = frame[name] if numeric else levels.get_indexer(frame[name])
-        numbers[rule] = np.asarray(values, dtype=np.float64)
+        numbers[key] = np.asarray(values, dtype=np.float64)
     return numbers
 
 
-def chosen(tables: Tables) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the columns whose spread is lost most, and the most correlated pairs."""
-    numeric, categorical = kinds(tables["truth"])
+def choose_columns(tables: Tables) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the columns that lose most spread, and the most correlated pairs."""
+    numeric, categorical = column_roles(tables["truth"])
     values = {name: _codes(tables, name) for name in [*numeric, *categorical]}
     lost = {
         name: values[name]["lgbm-d"].std() / max(values[name]["truth"].std(), 1e-12)
@@ -77,7 +79,7 @@ def chosen(tables: Tables) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def edges_of(truth: Floats, bins: int) -> Floats:
-    """Return edges of at most about `bins` bins; whole numbers are never cut between.
+    """Return edges of about `bins` bins; bins of integers hold equally many values.
 
     Examples
     --------
@@ -86,7 +88,7 @@ def edges_of(truth: Floats, bins: int) -> Floats:
     """
     low, high = np.quantile(truth, [OUTSIDE, 1 - OUTSIDE])
     if (truth % 1 == 0).all():
-        # A bin that holds one number more than the next would make a comb.
+        # unequal numbers of integers per bin would look like a comb
         low, high = np.floor(low), np.ceil(high)
         step = np.ceil((high - low + 1) / bins)
         return np.arange(low - 0.5, high + step, step)
@@ -95,54 +97,60 @@ def edges_of(truth: Floats, bins: int) -> Floats:
     return np.linspace(low, high, bins + 1)
 
 
-def _single(ax: Axes, values: dict[str, Floats], rule: str) -> None:
+def _single(ax: Axes, values: dict[str, Floats], augmenter: str) -> None:
     edges = edges_of(values["truth"], BINS)
-    for name in ("truth", rule):
+    for name in ("truth", augmenter):
         heights, _ = np.histogram(values[name], edges)
         density = heights / len(values[name]) / np.diff(edges)
         if name == "truth":
             ax.stairs(density, edges, fill=True, color=TRUTH, alpha=0.55, lw=0)
-            # A spike of the filled table is cut rather than squeezing the truth flat.
+            # a spike of the augmented table is cut off rather than flattening the truth
             ax.set_ylim(0, 2.2 * density.max())
         else:
-            ax.stairs(density, edges, color=SHADE[rule], lw=1.3)
+            ax.stairs(density, edges, color=SHADE[augmenter], lw=1.3)
     ax.set_xlim(edges[0], edges[-1])
     number_axis(ax, False, 3)
-    ratio = values[rule].std() / max(values["truth"].std(), 1e-12)
+    ratio = values[augmenter].std() / max(values["truth"].std(), 1e-12)
     _note(ax, f"sd {100 * ratio:.0f}% of true")
     ax.spines["bottom"].set_color(FAINT)
 
 
-def levels(density: Floats) -> Floats:
+def contour_heights(density: Floats) -> Floats:
     """Return the heights whose contours enclose 90, 60 and 30 % of a density."""
     ordered = np.sort(density.ravel())[::-1]
     enclosed = np.cumsum(ordered) / max(ordered.sum(), 1e-12)
-    found = ordered[np.searchsorted(enclosed, SHARES).clip(max=len(ordered) - 1)]
-    # Contours need rising heights, also where one cell holds most of the rows.
-    return np.asarray(np.maximum.accumulate(found + np.arange(3) * 1e-12))
+    heights = ordered[np.searchsorted(enclosed, SHARES).clip(max=len(ordered) - 1)]
+    # contours need increasing heights, even if one cell holds most of the rows
+    return np.asarray(np.maximum.accumulate(heights + np.arange(3) * 1e-12))
 
 
-def _joint(ax: Axes, x: dict[str, Floats], y: dict[str, Floats], rule: str) -> None:
+def _joint(
+    ax: Axes, x: dict[str, Floats], y: dict[str, Floats], augmenter: str
+) -> None:
     edges = [edges_of(v["truth"], GRID) for v in (x, y)]
     if any(len(e) != GRID + 1 for e in edges):
         edges = [np.linspace(e[0], e[-1], GRID + 1) for e in edges]
     middle = [(e[1:] + e[:-1]) / 2 for e in edges]
-    for name in ("truth", rule):
+    for name in ("truth", augmenter):
         counts, _, _ = np.histogram2d(x[name], y[name], edges)
         density = gaussian_filter(counts, SMOOTH, mode="constant").T
         if name == "truth":
             ax.contourf(
                 *middle,
                 density,
-                [*levels(density), density.max() * 1.01 + 1e-9],
+                [*contour_heights(density), density.max() * 1.01 + 1e-9],
                 colors=["#e3e6ea", "#c3c8d0", TRUTH],
             )
         else:
             ax.contour(
-                *middle, density, levels(density), colors=SHADE[rule], linewidths=1
+                *middle,
+                density,
+                contour_heights(density),
+                colors=SHADE[augmenter],
+                linewidths=1,
             )
-    found, true = (np.corrcoef(x[name], y[name])[0, 1] for name in (rule, "truth"))
-    _note(ax, f"r {found:.2f}, true {true:.2f}".replace("-", "−"))
+    r, true = (np.corrcoef(x[name], y[name])[0, 1] for name in (augmenter, "truth"))
+    _note(ax, f"r {r:.2f}, true {true:.2f}".replace("-", "−"))
 
 
 def _note(ax: Axes, text: str) -> None:
@@ -150,20 +158,20 @@ def _note(ax: Axes, text: str) -> None:
 
 
 def needs(results: pd.DataFrame) -> str:
-    """Return why the figure cannot be drawn, "" if it can."""
-    rows = _fills(results)
+    """Return why the figure cannot be drawn; an empty text if it can."""
+    rows = _augmented_runs(results)
     both = rows.groupby(list(BLOCK))["augmenter"].nunique()
     if (both == 2).any():
         return ""
     return (
-        "augmentation fidelity compares filled tables: it needs runs of the generator "
-        "'fill' with the augmenters 'lgbm-d' and 'lgbm-s' in one block, and keep = true"
+        "the figure needs runs of the generator 'fill' with the augmenters 'lgbm-d' "
+        "and 'lgbm-s' in one block, and keep = true"
     )
 
 
-def _found(results: pd.DataFrame, out: Path | None) -> tuple[pd.Series, Tables]:
-    """Return the tables of the first block, of those with most holes, that has both."""
-    rows = _fills(results).sort_values("ratio", ascending=False, kind="stable")
+def _read_tables(results: pd.DataFrame, out: Path | None) -> tuple[pd.Series, Tables]:
+    """Return the tables of the block with the highest missing ratio that has both."""
+    rows = _augmented_runs(results).sort_values("ratio", ascending=False, kind="stable")
     for _, block in rows.groupby(list(BLOCK), sort=False):
         tables: Tables = {}
         for _, run in block.iterrows():
@@ -172,33 +180,36 @@ def _found(results: pd.DataFrame, out: Path | None) -> tuple[pd.Series, Tables]:
                 tables["truth"], tables[run["augmenter"]] = kept
         if len(tables) == 3:
             return block.iloc[0], tables
-    raise nothing_kept("Filled tables")
+    raise no_rows_error("augmented tables")
 
 
 def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
-    """Draw single columns and pairs of the truth and of both filled tables."""
-    block, tables = _found(results, out)
-    columns, pairs = chosen(tables)
+    """Draw columns and pairs of the truth and of both augmented tables."""
+    block, tables = _read_tables(results, out)
+    columns, pairs = choose_columns(tables)
     n = len(columns) + len(pairs)
     figure = Figure(figsize=(0.5 + 1.5 * n, 3.9), layout="constrained")
     panels = figure.subplots(2, n, squeeze=False)
-    for line, rule in zip(panels, RULES, strict=True):
+    for line, augmenter in zip(panels, AUGMENTERS, strict=True):
         for ax, name in zip(line, columns, strict=False):
-            _single(bare(ax), _codes(tables, name), rule)
+            _single(despine(ax), _codes(tables, name), augmenter)
             ax.tick_params(labelsize=SIZE - 1, labelcolor=SOFT)
             ax.set_xlabel(name, size=SIZE - 0.5, color=SOFT, labelpad=2)
         for ax, (x, y) in zip(line[len(columns) :], pairs, strict=True):
-            _joint(framed(ax), _codes(tables, x), _codes(tables, y), rule)
+            _joint(thin_frame(ax), _codes(tables, x), _codes(tables, y), augmenter)
             for spine in ax.spines.values():
                 spine.set_color(FAINT)
             ax.set_xlabel(x, size=SIZE - 0.5, color=SOFT, labelpad=2)
             ax.set_ylabel(y, size=SIZE - 0.5, color=SOFT, labelpad=2)
-        line[0].set_ylabel(in_print(rule), size=SIZE + 1, color=SHADE[rule])
+        line[0].set_ylabel(
+            display_name(augmenter), size=SIZE + 1, color=SHADE[augmenter]
+        )
     handles = [Patch(color=TRUTH, label="true table")]
     handles += [
-        Patch(color=SHADE[rule], label=f"filled by {in_print(rule)}") for rule in RULES
+        Patch(color=SHADE[name], label=f"augmented by {display_name(name)}")
+        for name in AUGMENTERS
     ]
     legend_above(figure, handles)
-    holes = f"{str(block['mechanism']).upper()} {block['ratio']:g}"
-    figure.supxlabel(f"{block['dataset']}, {holes}", size=SIZE, color=SOFT)
+    missingness = f"{str(block['mechanism']).upper()} {block['ratio']:g}"
+    figure.supxlabel(f"{block['dataset']}, {missingness}", size=SIZE, color=SOFT)
     return figure

@@ -1,4 +1,4 @@
-"""Average ranks as a heat map: methods by metrics, one map a mechanism."""
+"""Average ranks as a heat map: methods by metrics, one map per mechanism."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from augmask.report.plots import faded, framed, heat
-from augmask.report.plots_missing import name_width
+from augmask.report.plots import fade, heat, name_width, thin_frame
 from augmask_bench.figures.style import FAINT, INK, SIZE, SOFT, tables, why_unranked
 from augmask_bench.ranks import SUMMARY, TITLES, RankTable
 
@@ -23,8 +22,8 @@ def _map(ax: Axes, table: RankTable, names: bool) -> None:
     k, n = mean.shape
     # Blue is good; the last rank is white.
     goodness = (k - mean.to_numpy()) / max(k - 1, 1)
-    heat(ax, faded(goodness, "synthetic"))
-    for spine in framed(ax).spines.values():
+    heat(ax, fade(goodness, "synthetic"))
+    for spine in thin_frame(ax).spines.values():
         spine.set_color(FAINT)
     for i, j in np.ndindex(k, n):
         ax.text(
@@ -50,7 +49,7 @@ def _map(ax: Axes, table: RankTable, names: bool) -> None:
 
 
 def needs(results: pd.DataFrame) -> str:
-    """Return why the figure cannot be drawn, "" if it can."""
+    """Return why the figure cannot be drawn; an empty text if it can."""
     return why_unranked(results)
 
 
@@ -74,9 +73,9 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
         squeeze=False,
         width_ratios=[len(table.metrics) for table in maps],
     )[0]
-    shown: list[str] = []
+    previous: list[str] = []
     for ax, table in zip(panels, maps, strict=True):
         methods = list(table.methods.index)
-        _map(ax, table, names=methods != shown)
-        shown = methods
+        _map(ax, table, names=methods != previous)
+        previous = methods
     return figure

@@ -1,10 +1,10 @@
-"""Every metric against the share of missing cells, as in the paper's robustness figure.
+"""Every metric against the missing ratio, as in the paper's robustness figure.
 
 A row is one generator under one mechanism, with its strategies and all missing-aware
-baselines. A line is the mean over datasets and seeds of the cells that all lines of the
-row have; its band goes from the lowest to the highest seed. Where a run of a method
-failed its line has no point, since a mean over what was left would flatter it; a cross
-at the foot says so.
+baselines. A line is the mean over the datasets and seeds that all lines of the row
+have; its band spans the seeds. Where a run of a method failed, its line has no point,
+because a mean over the remaining runs would be too good; a cross at the bottom marks
+it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from augmask_bench.ranks import FILL, METRICS
 
 CELL = ["ratio", "dataset", "seed"]
 WIDE, HIGH = 1.9, 1.45
-# More lines of one generator cannot be told apart.
+# More lines of one generator are not distinguishable.
 MOST = 8
 
 
-def _asked(results: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs that generated rows or should have.
+def _generator_runs(results: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs that generated rows, or failed to.
 
-    Of a generator with very many methods only the plain strategies are kept, such as
-    "CDTD + AugMask" of all that fill in other ways.
+    Of a generator with many methods only the plain strategies are kept, such as
+    "CDTD + AugMask" but not its variants with other augmenters.
     """
     rows = results[(results["generator"] != FILL) & (results["status"] != "unable")]
     many = rows.groupby("generator")["method"].transform("nunique") > MOST
@@ -52,7 +52,7 @@ def _asked(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _line_names(rows: pd.DataFrame) -> dict[str, str]:
-    """Return what a line is called: its strategy if that tells, else its method."""
+    """Return the name of each line: its strategy if that is unique, else its method."""
     about = rows.drop_duplicates("method").sort_values("method").set_index("method")
     names = {}
     for method, line in about.iterrows():
@@ -65,13 +65,13 @@ def _line_names(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def _common(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs of cells that every method of the row has."""
+    """Return the runs of datasets, ratios and seeds that every method has."""
     count = rows.groupby(CELL)["method"].transform("nunique")
     return rows[count == rows["method"].nunique()]
 
 
 def curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return `mean`, `low` and `high` of one method at every ratio; NaN if one failed.
+    """Return `mean`, `low` and `high` of one method per ratio; NaN if a run failed.
 
     Examples
     --------
@@ -83,29 +83,29 @@ def curve(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """
     score = rows[metric].astype(float).where(rows["status"] == "done")
     by_seed = score.groupby([rows["ratio"], rows["seed"]]).mean()
-    found = by_seed.groupby("ratio").agg(["mean", "min", "max"])
-    whole = score.notna().groupby(rows["ratio"]).all()
-    found.loc[~whole] = np.nan
-    return found.set_axis(["mean", "low", "high"], axis=1)
+    summary = by_seed.groupby("ratio").agg(["mean", "min", "max"])
+    complete = score.notna().groupby(rows["ratio"]).all()
+    summary.loc[~complete] = np.nan
+    return summary.set_axis(["mean", "low", "high"], axis=1)
 
 
 def _lines(
-    ax: Axes, rows: pd.DataFrame, metric: str, looks: dict[str, tuple[str, str, str]]
+    ax: Axes, rows: pd.DataFrame, metric: str, styles: dict[str, tuple[str, str, str]]
 ) -> bool:
     """Draw the curves of one panel; return whether a run failed."""
     crosses = 0
-    for method, (colour, marker, dash) in looks.items():
+    for method, (colour, marker, dash) in styles.items():
         part = rows[rows["method"] == method]
         if part.empty:
             continue
-        found = curve(part, metric)
-        x = found.index.to_numpy(dtype=float)
-        ax.plot(x, found["mean"], color=colour, marker=marker, ms=3.4, lw=1.4, ls=dash)
-        if (found["high"] > found["low"]).any():
+        line = curve(part, metric)
+        x = line.index.to_numpy(dtype=float)
+        ax.plot(x, line["mean"], color=colour, marker=marker, ms=3.4, lw=1.4, ls=dash)
+        if (line["high"] > line["low"]).any():
             ax.fill_between(
-                x, found["low"], found["high"], color=colour, alpha=0.14, lw=0
+                x, line["low"], line["high"], color=colour, alpha=0.14, lw=0
             )
-        for ratio in x[found["mean"].isna()]:
+        for ratio in x[line["mean"].isna()]:
             ax.plot(
                 [ratio],
                 [0.04 + 0.07 * crosses],
@@ -115,11 +115,11 @@ def _lines(
                 ls="none",
                 transform=ax.get_xaxis_transform(),
             )
-        crosses += int(found["mean"].isna().any())
+        crosses += int(line["mean"].isna().any())
     return crosses > 0
 
 
-def _looks(
+def _styles(
     methods: Sequence[str], names: dict[str, str], aware: set[str]
 ) -> dict[str, tuple[str, str, str]]:
     shades = colours([names[method] for method in methods])
@@ -134,10 +134,10 @@ def _looks(
     }
 
 
-def _rows(asked: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """Return a title and the runs of every row of panels."""
-    found = []
-    for mechanism, part in asked.groupby("mechanism", sort=False):
+def _rows(runs: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Return the title and the runs of every row of panels."""
+    panels = []
+    for mechanism, part in runs.groupby("mechanism", sort=False):
         aware = part["aware"].astype(bool)
         rivals, own = part[aware], part[~aware]
         groups = [mine for _, mine in own.groupby("generator")] or [own]
@@ -145,36 +145,36 @@ def _rows(asked: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
             title = str(mechanism).upper()
             if len(mine):
                 title = f"{mine['method'].iloc[0].split(' + ')[0]}, {title}"
-            found.append((title, _common(pd.concat([mine, rivals]))))
-    return [(title, rows) for title, rows in found if len(rows)]
+            panels.append((title, _common(pd.concat([mine, rivals]))))
+    return [(title, rows) for title, rows in panels if len(rows)]
 
 
 def needs(results: pd.DataFrame) -> str:
-    """Return why the figure cannot be drawn, "" if it can."""
+    """Return why the figure cannot be drawn; an empty text if it can."""
     why = why_unranked(results)
     if why:
         return why
-    asked = _asked(results)
-    if asked.empty:
-        return f"more than {MOST} lines of one generator cannot be told apart"
-    if asked["ratio"].nunique() < 2:
-        return "a curve over missing ratios needs at least two of them in the grid"
+    runs = _generator_runs(results)
+    if runs.empty:
+        return f"more than {MOST} lines of one generator are not distinguishable"
+    if runs["ratio"].nunique() < 2:
+        return "a curve over missing ratios needs at least two ratios"
     return ""
 
 
 def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
-    """Draw a panel a metric, a row a generator and mechanism."""
+    """Draw one panel per metric, one row per generator and mechanism."""
     del out
-    asked = _asked(results).sort_values(["mechanism", "method"], kind="stable")
-    asked = asked.sort_values("mechanism", key=lambda m: m != "mcar", kind="stable")
-    metrics = [metric for metric in METRICS if asked[metric].notna().any()]
-    rows = _rows(asked)
-    names = _line_names(asked)
-    aware = set(asked.loc[asked["aware"].astype(bool), "method"])
-    ratios = sorted(asked["ratio"].unique())
-    # Ours are drawn last, over the others.
+    runs = _generator_runs(results).sort_values(["mechanism", "method"], kind="stable")
+    runs = runs.sort_values("mechanism", key=lambda m: m != "mcar", kind="stable")
+    metrics = [metric for metric in METRICS if runs[metric].notna().any()]
+    rows = _rows(runs)
+    names = _line_names(runs)
+    aware = set(runs.loc[runs["aware"].astype(bool), "method"])
+    ratios = sorted(runs["ratio"].unique())
+    # baselines first, so that they do not cover ours
     methods = sorted(names, key=lambda name: (name not in aware, name))
-    looks = _looks(methods, names, aware)
+    styles = _styles(methods, names, aware)
     figure = Figure(
         figsize=(0.6 + WIDE * len(metrics), 0.75 + HIGH * len(rows)),
         layout="constrained",
@@ -186,7 +186,7 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
     for i, (title, part) in enumerate(rows):
         for j, metric in enumerate(metrics):
             ax = plain(panels[i, j])
-            failed |= _lines(ax, part, metric, looks)
+            failed |= _lines(ax, part, metric, styles)
             if i == 0:
                 ax.set_title(METRICS[metric], size=SIZE + 1, color=INK)
         panels[i, 0].set_ylabel(title, size=SIZE + 1, color=INK)
@@ -200,17 +200,17 @@ def draw(results: pd.DataFrame, out: Path | None = None) -> Figure:
         ax.tick_params(labelleft=True, labelsize=SIZE - 0.5)
     figure.supxlabel("missing cells", size=SIZE + 1, color=SOFT)
     known = [name for name in STRATEGIES if name in names.values()]
-    listed = {names[method]: looks[method] for method in methods}
+    listed = {names[method]: styles[method] for method in methods}
     _legend(figure, {name: listed[name] for name in [*known, *listed]}, failed)
     return figure
 
 
 def _legend(
-    figure: Figure, looks: dict[str, tuple[str, str, str]], failed: bool
+    figure: Figure, styles: dict[str, tuple[str, str, str]], failed: bool
 ) -> None:
     handles = [
         Line2D([], [], color=colour, marker=marker, ms=4, ls=dash, label=name)
-        for name, (colour, marker, dash) in looks.items()
+        for name, (colour, marker, dash) in styles.items()
     ]
     if failed:
         handles.append(

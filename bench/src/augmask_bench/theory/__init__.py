@@ -1,1 +1,1 @@
-"""The paper's theory as code: a Gaussian toy, and diagnostics of a fitted denoiser."""
+"""The paper's theory as code: a Gaussian example and diagnostics of a denoiser."""

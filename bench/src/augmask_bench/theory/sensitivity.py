@@ -1,20 +1,20 @@
 """The variance-weighted sensitivity penalty of a denoiser.
 
-Training with draws Z_S ~ T instead of one fixed filling adds to the loss of a row, to
-second order around the conditional means μ (eq:sensitivity_penalty, and P_diag of
-eq:multiple_coordinates for several holes S),
+Training with draws Z_S ~ T instead of one fixed completion adds to the loss of a row,
+to second order around the conditional means μ (eq:sensitivity_penalty, and P_diag of
+eq:multiple_coordinates for several missing cells S),
 
     P = Σ_{j∈S} σ_j² ‖∂φ̄_O / ∂z_j‖²,        φ̄(z) = E_W φ(z; W)
 
-how much the reconstruction of the observed cells O leans on values that nobody knows.
-A denoiser that was trained with uncertain fillings has learned to lean less on them.
+which measures how much the reconstruction of the observed cells O depends on unknown
+values. A denoiser trained with stochastic completions learns to depend on them less.
 
 The squared norm of a mean is estimated without bias from two independent halves A and B
-of the draws of W, as ⟨J̄_A, J̄_B⟩. The same with the mean outside, E_W ‖∂φ_O/∂z_j‖², is
-returned beside it: it is what the Hessian of the loss g itself contains (the part of
-½ s'' that is certain to be positive comes on top) and is never smaller.
+of the draws of W, as ⟨J̄_A, J̄_B⟩. The version with the mean outside,
+E_W ‖∂φ_O/∂z_j‖², is returned too: it is the term in the Hessian of the loss g itself
+(without the part of ½ s'' that is certainly positive) and is never smaller.
 
-A categorical hole with probabilities p has the covariance diag p - p pᵀ over its levels
+A missing category with probabilities p has the covariance diag p - p pᵀ over its levels
 and adds tr(J_j (diag p - p pᵀ) J_jᵀ), the variance of the derivative under p.
 """
 
@@ -37,15 +37,15 @@ from augmask_bench.theory.reconstruct import Denoiser
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-# What is held at a time: numbers of all Jacobians (2^22 of them are 16 MB), and rows
-# that went through the network, each with all its hidden layers.
-HELD = 2**22
-COPIES = 2**12
+# Limits of a chunk: entries of all Jacobians (2^22 are 16 MB), and rows that pass
+# through the network, each with all its hidden layers.
+MAX_ENTRIES = 2**22
+MAX_ROWS = 2**12
 
 
 @dataclass(frozen=True, eq=False)
-class Soft:
-    """Rows at the conditional mean of their holes, with its uncertainty.
+class SoftRows:
+    """Rows with missing values at their conditional mean, and its uncertainty.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class Soft:
     column: Indices
     layout: Layout
 
-    def __getitem__(self, rows: Indices | slice) -> Soft:
-        return Soft(
+    def __getitem__(self, rows: Indices | slice) -> SoftRows:
+        return SoftRows(
             self.x[rows],
             self.scale[rows],
             self.observed[rows],
@@ -75,8 +75,8 @@ class Soft:
         )
 
 
-def soft_rows(table: Table, moments: Moments) -> Soft:
-    """Return the rows of a table with their holes at μ̂ and p̂.
+def soft_rows(table: Table, moments: Moments) -> SoftRows:
+    """Return the rows of a table with missing values at μ̂ and p̂.
 
     Examples
     --------
@@ -99,71 +99,71 @@ def soft_rows(table: Table, moments: Moments) -> Soft:
     scale = np.zeros_like(x)
     x[:, :n_num] = table.num
     for j, factor in enumerate(moments.num):
-        holes = ~table.num_observed[:, j]
-        x[holes, j], scale[holes, j] = factor.mu, factor.sigma
+        missing = ~table.num_observed[:, j]
+        x[missing, j], scale[missing, j] = factor.mu, factor.sigma
     for j, classes in enumerate(moments.cat):
         own = np.flatnonzero(column == n_num + j)
-        holes = ~table.cat_observed[:, j]
+        missing = ~table.cat_observed[:, j]
         x[np.arange(len(table)), own[0] + table.cat[:, j]] = 1.0
-        x[np.ix_(holes, own)] = scale[np.ix_(holes, own)] = classes.p
-    return Soft(x, scale, table.observed, column, layout)
+        x[np.ix_(missing, own)] = scale[np.ix_(missing, own)] = classes.p
+    return SoftRows(x, scale, table.observed, column, layout)
 
 
-def chosen_rows(table: Table, most: int, rng: np.random.Generator) -> Indices:
-    """Return at most `most` rows that have both holes and observed cells."""
+def sample_rows(table: Table, most: int, rng: np.random.Generator) -> Indices:
+    """Return at most `most` rows with both missing and observed cells."""
     if most < 1:
-        raise UsageError(f"At least one row is looked at, got rows={most}.")
+        raise UsageError(f"rows must be at least 1, got {most}")
     known = table.observed.sum(axis=1)
     rows = np.flatnonzero((known > 0) & (known < table.layout.n_features))
     if not len(rows):
         raise DataError(
-            "The penalty is about rows with both holes and observed cells, and the "
-            "table has none; pass the incomplete table."
+            "the table has no rows with both missing and observed cells; pass the "
+            "incomplete table"
         )
     if len(rows) > most:
         rows = np.sort(rng.choice(rows, most, replace=False))
     return rows
 
 
-def pieces(soft: Soft, draws: int) -> Iterator[slice]:
-    """Cut rows into pieces whose Jacobians fit into memory."""
-    size = max(1, min(HELD // (draws * len(soft.column)), COPIES // draws))
+def chunks(soft: SoftRows, draws: int) -> Iterator[slice]:
+    """Split rows into chunks whose Jacobians fit into memory."""
+    size = max(1, min(MAX_ENTRIES // (draws * len(soft.column)), MAX_ROWS // draws))
     for first in range(0, len(soft.x), size):
         yield slice(first, first + size)
 
 
 def jacobians(
-    denoiser: Denoiser, soft: Soft, draws: int, generator: torch.Generator
+    denoiser: Denoiser, soft: SoftRows, draws: int, generator: torch.Generator
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield (o, ∂φ_o/∂x) for every coordinate o; gradients [draws, n, D].
 
     All rows are copied `draws` times, copy after copy, so that the times of one row are
-    spread evenly. Where o belongs to a hole its gradient is zero: holes are no targets.
+    spread evenly. Gradients of missing coordinates o are zero: they are not targets.
     """
     n = len(soft.x)
     rows = torch.tensor(soft.x, dtype=torch.float32, device=denoiser.device)
     x = rows.repeat(draws, 1).requires_grad_()
     out = denoiser.draw(len(x), generator)(x)
-    seen = torch.tensor(soft.observed, device=denoiser.device)
+    observed = torch.tensor(soft.observed, device=denoiser.device)
     for o, j in enumerate(soft.column):
-        counted = seen[:, j].to(out.dtype).repeat(draws)
-        (found,) = torch.autograd.grad(
+        counted = observed[:, j].to(out.dtype).repeat(draws)
+        (gradient,) = torch.autograd.grad(
             (out[:, o] * counted).sum(), x, retain_graph=True, allow_unused=True
         )
         yield (
             o,
             torch.zeros_like(x).view(draws, n, -1)
-            if found is None
-            else (found.view(draws, n, -1)),
+            if gradient is None
+            else gradient.view(draws, n, -1),
         )
 
 
 def quadratic(
     g: Tensor, h: Tensor, scale: Tensor, member: Tensor, n_num: int
 ) -> Tensor:
-    """Return gᵀ Σ_jj h of every column j: [..., D] becomes [..., d].
+    """Return gᵀ Σ_jj h for every column j: [..., D] becomes [..., d].
 
-    σ² g h of a number; the covariance of g and h under p of a category.
+    σ² g h for a number, the covariance of g and h under p for a category.
     """
     weighted = scale * g
     num = weighted[..., :n_num] * (scale * h)[..., :n_num]
@@ -175,22 +175,22 @@ def quadratic(
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """How much a denoiser leans on what it cannot know.
+    """How much a denoiser depends on missing values.
 
     Parameters
     ----------
     penalty : float
-        P, mean over rows. An estimate, which may fall below 0 by its error.
+        P, mean over rows. An estimate, which may be below 0 by its error.
     error : float
-        Standard error of `penalty`: rows, times and noise together.
+        Standard error of `penalty` over rows, times and noise.
     each_draw : float
         The same with the squared norm taken before the mean over times and noise.
     columns : pandas.DataFrame
-        One line per column with holes, the largest first: `column`; `penalty`, what it
-        adds where it is missing; `variance`, its mean conditional variance there (of a
-        category, 1 - Σ p²).
+        One row per incomplete column, the largest first: `column`; `penalty`, its mean
+        contribution where it is missing; `variance`, its mean conditional variance
+        there (for a category, 1 - Σ p²).
     n_rows : int
-        Rows that were looked at.
+        Number of rows used.
     """
 
     penalty: float
@@ -201,9 +201,9 @@ class Sensitivity:
 
 
 def _row_penalties(
-    denoiser: Denoiser, soft: Soft, draws: int, generator: torch.Generator
+    denoiser: Denoiser, soft: SoftRows, draws: int, generator: torch.Generator
 ) -> tuple[Floats, Floats]:
-    """Return P [n, d] and its variant with the mean outside, per row and column."""
+    """Return P [n, d] per row and column, and its version with the mean outside."""
     n_num = soft.layout.n_num
     scale = torch.tensor(soft.scale, dtype=torch.float32, device=denoiser.device)
     member = torch.nn.functional.one_hot(
@@ -222,14 +222,14 @@ def _row_penalties(
     )
 
 
-def _variances(soft: Soft) -> Floats:
-    """Return the conditional variance of every hole, [n, d]; 0 where observed."""
-    found = np.zeros(soft.observed.shape)
+def _variances(soft: SoftRows) -> Floats:
+    """Return the conditional variance of missing cells, [n, d]; 0 if observed."""
+    variances = np.zeros(soft.observed.shape)
     for j in range(soft.layout.n_features):
         own = soft.scale[:, soft.column == j]
         number = j < soft.layout.n_num
-        found[:, j] = own[:, 0] ** 2 if number else own.sum(1) - (own**2).sum(1)
-    return found
+        variances[:, j] = own[:, 0] ** 2 if number else own.sum(1) - (own**2).sum(1)
+    return variances
 
 
 def sensitivity(
@@ -249,13 +249,13 @@ def sensitivity(
     table : Table
         Incomplete rows.
     moments : Moments
-        Conditional means and spreads of the holes. For a fitted model all three come
-        from `opened`.
+        Conditional means and spreads of missing cells. For a fitted model use
+        `inspect_model` to get all three.
     rng : numpy.random.Generator
     rows : int
-        Look at so many random rows, of those that have holes and observed cells.
+        Number of random rows, of those with both missing and observed cells.
     draws : int
-        Times and noises per row, in each of two halves.
+        Number of times and noises per row, in each of two halves.
 
     Returns
     -------
@@ -263,7 +263,7 @@ def sensitivity(
 
     Examples
     --------
-    A denoiser that reads column b off column a, whose missing values have σ = 2:
+    A denoiser that predicts column b from column a, whose missing values have σ = 2:
 
     >>> from augmask.augmentation.moments import NumMoments
     >>> table = Table(
@@ -280,26 +280,26 @@ def sensitivity(
     1.0
     """
     if draws < 1:
-        raise UsageError(f"At least one draw per row is needed, got draws={draws}.")
-    chosen = chosen_rows(table, rows, rng)
+        raise UsageError(f"draws must be at least 1, got {draws}")
+    chosen = sample_rows(table, rows, rng)
     soft = soft_rows(table, moments)[chosen]
     seed = int(rng.integers(2**63))
     generator = torch.Generator(denoiser.device).manual_seed(seed)
     parts = [
-        _row_penalties(denoiser, soft[piece], draws, generator)
-        for piece in pieces(soft, draws)
+        _row_penalties(denoiser, soft[chunk], draws, generator)
+        for chunk in chunks(soft, draws)
     ]
     cells, each = (np.concatenate(kind) for kind in zip(*parts, strict=True))
     totals = cells.sum(axis=1)
     n = len(totals)
     missing = (~soft.observed).sum(axis=0)
-    holed = np.flatnonzero(missing)
+    incomplete = np.flatnonzero(missing)
     names = np.array(soft.layout.names, dtype=object)
     columns = pd.DataFrame(
         {
-            "column": names[holed],
-            "penalty": cells.sum(axis=0)[holed] / missing[holed],
-            "variance": _variances(soft).sum(axis=0)[holed] / missing[holed],
+            "column": names[incomplete],
+            "penalty": cells.sum(axis=0)[incomplete] / missing[incomplete],
+            "variance": _variances(soft).sum(axis=0)[incomplete] / missing[incomplete],
         }
     )
     return Sensitivity(

@@ -1,21 +1,22 @@
-"""When does it help to supervise filled cells? The paper's Gaussian toy.
+"""The paper's Gaussian example of when to supervise augmented cells.
 
-One factor S ~ N(0, 1) is shared by all d columns of a row (eq:toy_obs, eq:toy_mis):
+All d columns of a row share one factor S ~ N(0, 1) (eq:toy_obs, eq:toy_mis):
 
     X_k = S + η_k,  η_k ~ N(0, σ_o²)   for the d - 1 observed columns, with mean Y
-    X_j = ρ S + η_j,  η_j ~ N(0, σ_m²)  for the one that is missing with probability p
+    X_j = ρ S + η_j,  η_j ~ N(0, σ_m²)  for the column missing with probability p
 
-A hole is filled with Z = X_j + b + ν, ν ~ N(0, τ²) (eq:toy_Z), and A is X_j where it is
-observed and Z where not (eq:toy_A_def). One number Ŷ per row reconstructs the observed
-columns as Ŷ and column j as ρ Ŷ. AugMask counts the observed columns only and ends at
-Ŷ = Y; AugFull counts A as well and ends at Ỹ = ((d - 1) Y + ρ A) / K with
-K = d - 1 + ρ² (eq:Y_tilde_A_d). Both are judged by E(Ŷ - S)².
+A missing value is augmented with Z = X_j + b + ν, ν ~ N(0, τ²) (eq:toy_Z), and A is X_j
+if observed and Z if not (eq:toy_A_def). One number Ŷ per row reconstructs the observed
+columns as Ŷ and column j as ρ Ŷ. The loss of AugMask counts the observed columns only
+and has its minimum at Ŷ = Y; that of AugFull also counts A and has its minimum at
+Ỹ = ((d - 1) Y + ρ A) / K with K = d - 1 + ρ² (eq:Y_tilde_A_d). Both are compared by
+E(Ŷ - S)².
 
-The paper's three formulas were derived again and hold as printed, with one exception:
-where the right side of the crossover inequality is exactly 0 and the filling is perfect
-(p (b² + τ²) = 0) the two are equal, and AugMask is not "strictly preferable". One
-caution about what they say: Z is built from the true X_j, which no rule can see, so the
-toy is kinder to AugFull than any table.
+The paper's three formulas hold as printed, with one exception: if the right side of the
+crossover inequality is exactly 0 and the augmentation is perfect (p (b² + τ²) = 0), the
+two are equal, and AugMask is not "strictly preferable". Note that Z is built from the
+true X_j, which no augmenter knows, so the example favours AugFull more than real tables
+do.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Toy:
-    """One setting of the toy.
+    """One setting of the example.
 
     Parameters
     ----------
     rho : float
         Coupling ρ of the missing column to the shared factor.
     d : int
-        Columns, at least 2.
+        Number of columns, at least 2.
     p : float
         Share of rows in which column j is missing.
     b, tau : float
-        Bias and additional spread of the filled values.
+        Bias and additional spread of the augmented values.
     sigma_o, sigma_m : float
         Noise of the observed columns and of column j.
 
@@ -74,8 +75,8 @@ class Toy:
             and all(map(math.isfinite, numbers))
         ):
             raise UsageError(
-                "The toy takes d of at least 2, p in [0, 1] and finite numbers, with "
-                f"tau, sigma_o and sigma_m of at least 0; got {self}."
+                "d must be at least 2, p in [0, 1], tau, sigma_o and sigma_m at least "
+                f"0, and all finite, got {self}"
             )
 
 
@@ -85,7 +86,7 @@ def mse_mask(toy: Toy) -> float:
 
 
 def mismatch(toy: Toy) -> float:
-    """Return δ²_aug = p (b² + τ²), how wrong filled values are on average."""
+    """Return δ²_aug = p (b² + τ²), the mean squared error of augmented values."""
     return toy.p * (toy.b**2 + toy.tau**2)
 
 
@@ -99,33 +100,33 @@ def mse_full(toy: Toy) -> float:
 def tolerance(toy: Toy) -> float:
     """Return σ_o² (2 + ρ² / (d - 1)) - σ_m²: the mismatch at which both are equal.
 
-    The right side of eq:crossover_final. It may be negative; then no filling is good
+    The right side of eq:crossover_final. If it is negative, no augmentation is good
     enough for AugFull.
     """
     return toy.sigma_o**2 * (2 + toy.rho**2 / (toy.d - 1)) - toy.sigma_m**2
 
 
 def full_is_better(toy: Toy) -> bool:
-    """Return whether δ²_aug lies below the tolerance, eq:crossover_final.
+    """Return whether δ²_aug is below the tolerance, eq:crossover_final.
 
-    Without coupling, ρ = 0, the filled column teaches nothing and both are equal.
+    Without coupling, ρ = 0, the augmented column has no effect and both are equal.
     """
     return toy.rho != 0 and mismatch(toy) < tolerance(toy)
 
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """Squared errors (Ŷ - S)² of simulated rows, the same rows for both strategies."""
+    """Squared errors (Ŷ - S)² of the same simulated rows for both strategies."""
 
     mask: Floats
     full: Floats
 
 
 def simulate(toy: Toy, n: int, rng: np.random.Generator) -> Errors:
-    """Draw rows, fill them, and minimise both objectives for every row.
+    """Draw rows, augment them, and minimise both objectives for every row.
 
-    The minimisers are found as least squares over the cells of a row, with the design
-    (1, ..., 1, ρ), not by the formulas above, so that each can check the other.
+    The minimisers are computed by least squares over the cells of a row, with the
+    design (1, ..., 1, ρ), independently of the formulas above.
 
     Examples
     --------

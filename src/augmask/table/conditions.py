@@ -1,0 +1,565 @@
+"""Conditions on rows: `sex == "F" and 30 <= age <= 40`, as one condition per column.
+
+You write a mapping or a text. Both become the same three forms, checked against the
+schema: `Exactly` a value, `OneOf` several values, or `Between` two bounds. A range over
+the ordered levels of a category becomes the set of levels within it.
+
+Python's own parser reads a text, and only names, constants, lists, comparisons and
+`and` are accepted. Everything else is refused by name, so that a text cannot call, look
+up or compute anything.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import math
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from augmask.errors import ConditionError, brief_repr, did_you_mean
+from augmask.table.cells import MAX_NUMBER, type_name
+from augmask.table.recover import NUMPY_UNITS
+from augmask.table.schema import NUMERIC, Column, Schema
+
+QUOTE = "'"
+BoolArray = npt.NDArray[np.bool_]
+_SETS = (list, set, frozenset, np.ndarray, pd.Index, pd.Series)
+_MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NOT_LEARNED = {
+    "identifier": "it is an identifier, for which new values are made",
+    "constant": "it is constant",
+    "all-missing": "it was never observed",
+}
+MAX_LENGTH = 10_000
+ALLOWED = "names, values, lists, comparisons (== < <= > >= in) and `and`"
+
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+}
+# Quoted text matches first, so that a backtick inside it stays as it is.
+_QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`([^`]*)`""")
+
+
+# -- text to comparisons ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Name:
+    """The name of a column, as written."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`left sign right`, where each side is a `Name` or a value."""
+
+    left: Any
+    sign: str
+    right: Any
+
+
+class _Reader:
+    """Walks the syntax tree of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.quoted: dict[str, str] = {}
+        self.plain = _QUOTED.sub(self._hide, text).strip()
+
+    def _hide(self, match: re.Match[str]) -> str:
+        """Replace a name in backticks by a valid Python name."""
+        if match.group(1) is None:
+            return match.group(0)
+        word = f"quoted_{len(self.quoted)}_"
+        while word in self.text:
+            word += "_"
+        self.quoted[word] = match.group(1)
+        return word
+
+    def _refuse(self, node: ast.AST) -> ConditionError:
+        piece = ast.get_source_segment(self.plain, node) or type(node).__name__
+        for word, name in self.quoted.items():
+            piece = piece.replace(word, f"`{name}`")
+        hint = ""
+        if isinstance(node, ast.Attribute):
+            hint = "; put a name that is not a plain word in `backticks`"
+        return ConditionError(
+            f"a condition may have {ALLOWED}, but {piece[:60]!r} is none of them{hint}"
+        )
+
+    def _side(self, node: ast.expr) -> Any:
+        """Return one side of a comparison: a name, a value or a list of values."""
+        if isinstance(node, ast.Name):
+            return Name(self.quoted.get(node.id, node.id))
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            values = [self._side(item) for item in node.elts]
+            if any(isinstance(value, Name | list) for value in values):
+                raise self._refuse(node)
+            return values
+        negative = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+        inner = node.operand if isinstance(node, ast.UnaryOp) else node
+        if isinstance(inner, ast.Constant) and (negative or inner is node):
+            value = inner.value
+            if negative and isinstance(value, int | float):
+                return -value
+            if not negative and isinstance(value, str | int | float):
+                return value
+        raise self._refuse(node)
+
+    def _comparisons(self, node: ast.expr) -> Iterator[Comparison]:
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+            for part in node.values:
+                yield from self._comparisons(part)
+            return
+        if not isinstance(node, ast.Compare):
+            raise self._refuse(node)
+        left = self._side(node.left)
+        for operator, right_node in zip(node.ops, node.comparators, strict=True):
+            sign = _SIGNS.get(type(operator))
+            if sign is None:
+                raise self._refuse(node)
+            right = self._side(right_node)
+            if isinstance(right, list) != (sign == "in") or isinstance(left, list):
+                raise self._refuse(node)
+            yield Comparison(left, sign, right)
+            left = right
+
+    def read(self) -> list[Comparison]:
+        try:
+            with warnings.catch_warnings():
+                # Python warns about odd but valid comparisons.
+                warnings.simplefilter("ignore")
+                tree = ast.parse(self.plain, mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ConditionError(
+                f"{self.text[:60]!r} cannot be read as a condition; write e.g. "
+                "'sex == \"F\" and 30 <= age <= 40', with `backticks` around names "
+                "that are not plain words"
+            ) from error
+        return list(self._comparisons(tree.body))
+
+
+def read_comparisons(text: str) -> list[Comparison]:
+    """Return the comparisons of a text, which are joined by `and`.
+
+    Examples
+    --------
+    >>> for c in read_comparisons("30 <= age < 40 and `home town` in ['Pau']"):
+    ...     print(c.left, c.sign, c.right)
+    30 <= Name(text='age')
+    Name(text='age') < 40
+    Name(text='home town') in ['Pau']
+    >>> read_comparisons("__import__('os').remove('x') == 1")
+    Traceback (most recent call last):
+    ...
+    augmask.errors.ConditionError: a condition may have names, values, lists, ...
+    """
+    if len(text) > MAX_LENGTH:
+        raise ConditionError(
+            f"a condition may have at most {MAX_LENGTH:,} characters, got {len(text):,}"
+        )
+    return _Reader(text).read()
+
+
+# -- values in terms of a column --------------------------------------------------
+
+
+def _wrong_type(column: Column, value: Any, holds: str) -> ConditionError:
+    return ConditionError(
+        f"column {column.name!r} holds {holds}, so it cannot be compared with the "
+        f"{type_name(value)} {brief_repr(value, 40).strip(QUOTE)!r}"
+    )
+
+
+def _number(column: Column, value: Any) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong_type(column, value, "numbers")
+    # `math.isnan` cannot convert larger integers to a float.
+    if (isinstance(value, int) and abs(value) > MAX_NUMBER) or math.isnan(value):
+        raise _wrong_type(column, value, f"numbers up to {MAX_NUMBER:g}")
+    return value
+
+
+def _instant(column: Column, value: Any) -> pd.Timestamp:
+    if not isinstance(value, str | dt.date | np.datetime64 | pd.Timestamp):
+        raise _wrong_type(column, value, "dates")
+    try:
+        instant = pd.Timestamp(value)
+    except (ValueError, OverflowError) as error:
+        raise _wrong_type(column, value, "dates such as '2024-02-29'") from error
+    if instant is pd.NaT:
+        raise _wrong_type(column, value, "dates")
+    if column.tz is not None:
+        if instant.tz is not None:
+            return instant
+        # If the clock repeats the hour, the first; if it skips it, the next instant.
+        return instant.tz_localize(
+            column.tz, ambiguous=True, nonexistent="shift_forward"
+        )
+    if instant.tz is not None:
+        raise ConditionError(
+            f"column {column.name!r} has no time zone, so it cannot be compared with "
+            f"{str(value)!r}; leave the zone out"
+        )
+    return instant
+
+
+def _levels(column: Column) -> list[Any]:
+    """Return all levels, in their order if they have one."""
+    every = column.all_levels
+    if column.ordered and column.categories:
+        return [level for level in column.categories if level in every]
+    if not isinstance(every[0], str):
+        return sorted(every)
+    return list(column.levels) if column.ordered else every
+
+
+def _level(column: Column, value: Any) -> Any:
+    levels = _levels(column)
+    text = isinstance(levels[0], str)
+    if isinstance(value, str) != text or isinstance(value, bool) != isinstance(
+        levels[0], bool
+    ):
+        holds = "text" if text else f"{type_name(levels[0])}s"
+        raise _wrong_type(column, value, f"{holds} such as {levels[0]!r}")
+    if value not in levels:
+        raise ConditionError(
+            f"column {column.name!r} has no level {brief_repr(value)}"
+            + did_you_mean(brief_repr(value).strip("'"), map(str, levels))
+        )
+    return levels[levels.index(value)]
+
+
+def _checked(column: Column, value: Any) -> Any:
+    """Return a plain value, or raise if it is missing or too large."""
+    value = value.item() if isinstance(value, np.bool_ | np.number) else value
+    if value is None or value is pd.NA or value is pd.NaT:
+        raise ConditionError(
+            f"column {column.name!r} must be compared with a value, got {value!r}; "
+            "to generate missing values, pass missing='learned'"
+        )
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise ConditionError(
+            f"column {column.name!r} must be compared with a number that it can hold, "
+            f"got {brief_repr(value)}"
+        )
+    return value
+
+
+def _value(column: Column, value: Any) -> Any:
+    """Return a value as the column represents it, or raise."""
+    value = _checked(column, value)
+    if column.kind == "datetime":
+        return _instant(column, value)
+    return (_number if column.kind in NUMERIC else _level)(column, value)
+
+
+def _bound(column: Column, value: Any) -> Any:
+    """Return the bound of a range; for numeric levels it may be any number."""
+    if column.kind in ("boolean", "category"):
+        first = _levels(column)[0]
+        if isinstance(first, str | bool) and not column.ordered:
+            raise ConditionError(
+                f"column {column.name!r} cannot have a range, because its levels "
+                "have no order; list those you want"
+            )
+        if not isinstance(first, str):
+            return _number(column, _checked(column, value))
+    return _value(column, value)
+
+
+def _limits(column: Column) -> tuple[Any, Any]:
+    """Return the smallest and the largest value of a numeric column."""
+    if column.kind != "datetime":
+        return column.low, column.high
+    stored = np.array([column.low, column.high], np.int64)
+    low, high = map(
+        pd.Timestamp, stored.astype(f"datetime64[{NUMPY_UNITS[str(column.unit)]}]")
+    )
+    if column.tz is None:
+        return low, high
+    if column.unit == "D":
+        return _instant(column, low), _instant(column, high)
+    low, high = (end.tz_localize("UTC").tz_convert(column.tz) for end in (low, high))
+    return low, high
+
+
+# -- conditions on one column -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exactly:
+    """The cell has this value."""
+
+    value: Any
+
+    def holds(self, cells: pd.Series) -> BoolArray:
+        """Return for each cell whether it is the value."""
+        return _true(cells == self.value)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The cell has one of these values."""
+
+    values: tuple[Any, ...]
+
+    def holds(self, cells: pd.Series) -> BoolArray:
+        """Return for each cell whether it is one of the values."""
+        return _true(cells.isin(list(self.values)))
+
+
+@dataclass(frozen=True)
+class Between:
+    """The cell lies between two bounds, which are inclusive unless open."""
+
+    low: Any
+    high: Any
+    open_low: bool = False
+    open_high: bool = False
+
+    def holds(self, cells: pd.Series) -> BoolArray:
+        """Return for each cell whether it lies within."""
+        above = cells > self.low if self.open_low else cells >= self.low
+        below = cells < self.high if self.open_high else cells <= self.high
+        return _true(above) & _true(below)
+
+
+Condition = Exactly | OneOf | Between
+
+
+def _true(answers: pd.Series) -> BoolArray:
+    """Return plain booleans; a missing value satisfies no condition."""
+    return np.asarray(answers.fillna(False), dtype=np.bool_)
+
+
+class _Comparisons:
+    """Collects the comparisons with one column and joins them into a condition."""
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.values: list[Any] | None = None
+        self.low: tuple[Any, bool] | None = None
+        self.high: tuple[Any, bool] | None = None
+
+    def is_one_of(self, values: Iterable[Any]) -> None:
+        allowed = [_value(self.column, value) for value in values]
+        if self.values is not None:
+            allowed = [value for value in allowed if value in self.values]
+        self.values = list(dict.fromkeys(allowed))
+
+    def is_beyond(self, sign: str, value: Any) -> None:
+        bound = _bound(self.column, value), sign in ("<", ">")
+        # Of two equal bounds the open one is tighter.
+        if sign in (">", ">="):
+            self.low = bound if self.low is None else max(self.low, bound)
+        else:
+            bounds = [bound] if self.high is None else [self.high, bound]
+            self.high = min(bounds, key=lambda end: (end[0], not end[1]))
+
+    def _contradiction(self) -> ConditionError:
+        if self.column.kind in NUMERIC:
+            low, high = _limits(self.column)
+            possible = f"was observed from {low} to {high}"
+        else:
+            levels = _levels(self.column)
+            possible = "has the levels " + ", ".join(map(repr, levels[:5]))
+            possible += ", ..." if len(levels) > 5 else ""
+        return ConditionError(
+            f"no value of column {self.column.name!r} satisfies the condition; it is "
+            f"of kind {self.column.kind} and {possible}"
+        )
+
+    def _within(self, value: Any, rank: Callable[[Any], Any]) -> bool:
+        """Whether a value lies within both bounds, compared by `rank`."""
+        at = rank(value)
+        if self.low is not None:
+            low, open_low = rank(self.low[0]), self.low[1]
+            if at < low or (at == low and open_low):
+                return False
+        if self.high is not None:
+            high, open_high = rank(self.high[0]), self.high[1]
+            return bool(at < high or (at == high and not open_high))
+        return True
+
+    def condition(self) -> Condition:
+        """Return the condition, or raise if no value satisfies it."""
+        column, allowed = self.column, self.values
+        rank: Callable[[Any], Any] = lambda value: value  # noqa: E731
+        if column.kind not in NUMERIC:
+            levels = _levels(column)
+            allowed = levels if allowed is None else allowed
+            rank = levels.index if isinstance(levels[0], str) else rank
+        elif allowed is None:
+            return self._range()
+        else:
+            low, high = _limits(column)
+            allowed = [value for value in allowed if low <= value <= high]
+            if column.kind == "integer":
+                allowed = [int(value) for value in allowed if value == int(value)]
+        allowed = [value for value in allowed if self._within(value, rank)]
+        if not allowed:
+            raise self._contradiction()
+        return Exactly(allowed[0]) if len(allowed) == 1 else OneOf(tuple(allowed))
+
+    def _range(self) -> Condition:
+        first, last = _limits(self.column)
+        low, open_low = max(self.low or (first, False), (first, False))
+        high, open_high = self.high or (last, False)
+        if high > last:
+            high, open_high = last, False
+        if low > high:
+            raise self._contradiction()
+        if self.column.kind == "integer":
+            low = math.floor(low) + 1 if open_low else math.ceil(low)
+            high = math.ceil(high) - 1 if open_high else math.floor(high)
+            open_low = open_high = False
+        if low > high or (low == high and (open_low or open_high)):
+            raise self._contradiction()
+        if low == high:
+            return Exactly(low)
+        return Between(low, high, open_low, open_high)
+
+
+@dataclass(frozen=True)
+class Where:
+    """One condition per column; a row must satisfy all of them.
+
+    Parameters
+    ----------
+    conditions : dict from column label to Condition
+
+    Examples
+    --------
+    >>> from augmask.table.infer import infer_schema
+    >>> frame = pd.DataFrame({"age": [*range(20, 50)] * 2, "sex": ["f", "m", "m"] * 20})
+    >>> where = read_where("sex == 'f' and 30 < age <= 40", infer_schema(frame))
+    >>> where.conditions["age"]
+    Between(low=31, high=40, open_low=False, open_high=False)
+    >>> frame[where.holds(frame)]["age"].tolist()
+    [32, 35, 38, 32, 35, 38]
+    """
+
+    conditions: dict[Any, Condition]
+
+    @property
+    def exact(self) -> dict[Any, Any]:
+        """The columns that must have one value, and that value."""
+        return {
+            label: condition.value
+            for label, condition in self.conditions.items()
+            if isinstance(condition, Exactly)
+        }
+
+    def holds(self, frame: pd.DataFrame) -> BoolArray:
+        """Return for each row whether it satisfies every condition."""
+        rows = np.ones(len(frame), dtype=np.bool_)
+        for label, condition in self.conditions.items():
+            rows &= condition.holds(frame[label])
+        return rows
+
+
+def learned_column(name: Any, schema: Schema, what: str) -> Column:
+    """Return the learned column of that name; `what` is the subject of messages."""
+    column = next((each for each in schema if each.name == str(name)), None)
+    if column is None:
+        raise ConditionError(
+            f"{what} names the column {str(name)!r}, which the model does not have"
+            + did_you_mean(str(name), schema.names)
+        )
+    if not column.learned:
+        raise ConditionError(
+            f"{what} names the column {str(name)!r}, which was not learned: "
+            f"{_NOT_LEARNED[column.kind]}"
+        )
+    return column
+
+
+def _from_text(text: str, about: Callable[[Any], _Comparisons]) -> None:
+    for comparison in read_comparisons(text):
+        left, sign, right = comparison.left, comparison.sign, comparison.right
+        if isinstance(left, Name) == isinstance(right, Name):
+            raise ConditionError(
+                "a comparison in a condition must have one column and one value, got "
+                f"{getattr(left, 'text', left)} {sign} {getattr(right, 'text', right)}"
+                "; pass constraints between columns to fit"
+            )
+        if isinstance(right, Name):
+            if sign == "in":
+                raise ConditionError("`in` must have a column on its left")
+            left, sign, right = right, _MIRRORED[sign], left
+        if sign in ("==", "in"):
+            about(left.text).is_one_of(right if sign == "in" else [right])
+        else:
+            about(left.text).is_beyond(sign, right)
+
+
+def _from_mapping(
+    where: Mapping[Any, Any], about: Callable[[Any], _Comparisons]
+) -> None:
+    for name, value in where.items():
+        comparisons = about(name)
+        if isinstance(value, tuple):
+            if len(value) != 2 or all(end is None for end in value):
+                raise ConditionError(
+                    f"a range of column {str(name)!r} must be a tuple (low, high), one "
+                    f"of them may be None, got {value!r}; pass several values as a list"
+                )
+            for sign, end in zip((">=", "<="), value, strict=True):
+                if end is not None:
+                    comparisons.is_beyond(sign, end)
+        elif isinstance(value, _SETS):
+            comparisons.is_one_of(list(value))
+        else:
+            comparisons.is_one_of([value])
+
+
+def read_where(where: Any, schema: Schema) -> Where:
+    """Return conditions on rows, checked against a schema.
+
+    Parameters
+    ----------
+    where : mapping or str
+        ``{"sex": "F", "age": (30, 40), "city": ["A", "B"]}``: a value, a tuple for an
+        inclusive range (None for no bound), a list or set for several values. Or a
+        text: ``'sex == "F" and 30 <= age < 40 and city in ["A", "B"]'``.
+    schema : Schema
+
+    Raises
+    ------
+    ConditionError
+        If it is unreadable, names no learned column, or no value satisfies it.
+    """
+    columns: dict[Any, _Comparisons] = {}
+
+    def about(name: Any) -> _Comparisons:
+        column = learned_column(name, schema, "the condition")
+        return columns.setdefault(column.label, _Comparisons(column))
+
+    if isinstance(where, str):
+        _from_text(where, about)
+    elif isinstance(where, Mapping):
+        _from_mapping(where, about)
+    else:
+        raise ConditionError(
+            "where must be a mapping of column to value, a text, or a frame of partial "
+            f"rows, got {type(where).__name__}"
+        )
+    if not columns:
+        raise ConditionError("where must name at least one column, got none")
+    return Where({label: one.condition() for label, one in columns.items()})

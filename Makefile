@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DATA   ?= ../shared/data
-# where the baselines' packages are, if they are anywhere
+# the environment with the baselines' packages, if there is one
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
 .PHONY: help demo test test-slow attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
@@ -17,7 +17,7 @@ $(READY): pyproject.toml bench/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e ./bench
 	touch $(READY)
 
-demo: $(READY)  ## three strategies on the embedded clinic table, and a synthetic CSV
+demo: $(READY)  ## three strategies on the embedded clinic table: scores, rows, a report
 	$(BIN)/augmask demo --out augmask-demo
 
 test: lint types $(READY)  ## lint, types and tests
@@ -27,14 +27,14 @@ test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -q -m slow
 
 # AUGMASK_ATTACK=full does as much as before a release: an hour on two cores
-attack: $(READY)  ## spoilt files, odd commands and calls, kills; figures at the end
+attack: $(READY)  ## hostile files, commands and calls, kills; prints figures
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/attack
 
-# A golden is written where a version was raised, and refused where that was forgotten.
-goldens: $(READY)  ## golden rows of generators and augmenters with a new version
+# A golden is rewritten only if the version was raised.
+goldens: $(READY)  ## golden rows of generators and augmenters whose version was raised
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.bench.golden
 
-goldens-baselines: .venv-baselines/.ready  ## the same for those of the peers' packages
+goldens-baselines: .venv-baselines/.ready  ## the same for the baselines' own packages
 	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m tests.bench.golden
 
 lint: $(READY)  ## style
@@ -100,11 +100,11 @@ bench-sdmetrics: .venv-sdmetrics/.ready  ## Shape and Trend against sdmetrics
 	    -c baselines-constraints.txt --no-deps hyperimpute ForestDiffusion
 	touch .venv-baselines/.ready
 
-test-baselines: .venv-baselines/.ready  ## the peers' own packages, in their environment
+test-baselines: .venv-baselines/.ready  ## the baselines' own packages, in their environment
 	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m pytest -q tests/bench/baselines tests/bench/test_peers.py tests/bench/grid/test_baselines.py tests/bench/test_goldens.py
 
-# A grid that was started before goes on where it was.
-bench-smoke: $(READY)  ## every part of the benchmark tool once, in minutes
+# A grid resumes where it stopped.
+bench-smoke: $(READY)  ## every part of the benchmark once, in two minutes
 	for do in run table figures; do $(BIN)/augmask bench $$do benchmarks/smoke.toml || exit; done
 
 bench-laptop: $(READY)  ## small tables and networks, all baselines, two hours on two cores
@@ -116,7 +116,7 @@ bench-main: $(READY)  ## all 21 rows of the paper's main table; wants a GPU
 bench-main-small: $(READY)  ## the same rows at small sizes, under an hour on one core
 	for do in run table figures; do AUGMASK_DATA=$(DATA) $(PEERS)/augmask bench $$do benchmarks/main-table-small.toml || exit; done
 
-bench-speed: $(READY)  ## training, sampling and filling against published ways
+bench-speed: $(READY)  ## training, sampling and augmentation against the published code's way
 	$(BIN)/python benchmarks/speed.py
 
 # The rival pins one minor version of torch, hence an environment of its own. Its other
@@ -154,12 +154,12 @@ bench-front: $(READY) .venv-rival/.ready  ## quality against minutes on a CPU, a
 RIVALS = .venv-rival/.ready .venv-baselines/.ready .venv-rivals-sdv/.ready \
     .venv-rivals-utrees/.ready .venv-rivals-impute/.ready
 PANEL = AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/panel
-# TABLES="star pbc" and METHODS=ours take a part; every step goes on where it was
+# TABLES="star pbc" and METHODS=ours take a part; every step resumes
 bench-panel: $(READY) $(RIVALS)  ## public tables with missing values, ours and rivals
 	$(PANEL) prepare panel-results $(if $(TABLES),--tables $(TABLES))
 	$(PANEL) run panel-results $(if $(TABLES),--tables $(TABLES)) $(if $(METHODS),--methods $(METHODS))
 	$(PANEL) score panel-results $(if $(TABLES),--tables $(TABLES))
 	$(PANEL) page
 
-clean:          ## forget the environments, the demo's output and results of plans
+clean:          ## remove environments, demo output and results
 	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results panel-results

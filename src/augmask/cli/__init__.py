@@ -39,7 +39,11 @@ app = typer.Typer(
 for _command in (inspect, fit, sample, impute, evaluate, report, demo):
     app.command()(_command)
 for _name, _point in entry_points_of("augmask.commands").items():
-    app.add_typer(_point.load(), name=_name)
+    try:
+        app.add_typer(_point.load(), name=_name)
+    # a plugin that cannot be imported must not take the other commands with it
+    except Exception as _error:
+        print_error(f"augmask: the command {_name} is unavailable: {_error}")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""Adult on a CPU: time, memory and scores of one fit and one sample with a preset.
+"""Adult on a CPU: time, memory and scores of `fit` and `sample` with a preset.
 
     AUGMASK_DATA=... python benchmarks/adult_cpu.py --ratio 0.3 --preset fast
 
@@ -21,7 +21,7 @@ from augmask.table.frames import read_frame
 
 
 def main() -> None:
-    """Run once and print one line per number."""
+    """Run once and print one line per result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ratio", type=float, default=0.3)
     parser.add_argument("--preset", default="fast")

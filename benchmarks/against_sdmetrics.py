@@ -1,16 +1,17 @@
-"""Compare Shape and Trend with sdmetrics: equal numbers, and the speed-up.
+"""Check that Shape and Trend equal those of sdmetrics, and measure the speed-up.
 
     AUGMASK_DATA=... python benchmarks/against_sdmetrics.py
 
-It needs an environment with sdmetrics, hence pandas < 3; `make bench-sdmetrics` creates
-one. sdmetrics runs with both thresholds at 0 and without subsampling. Complete tables
-are compared with a holdout, a bootstrap and independent columns; incomplete tables with
-their other half, which is incomplete too, and with complete independent columns.
+This needs an environment with sdmetrics, hence pandas < 3; `make bench-sdmetrics`
+creates one. sdmetrics runs with both thresholds at 0 and without subsampling. Complete
+tables are compared with a holdout, a bootstrap sample and independent columns;
+incomplete tables with their other half, which is incomplete too, and with complete
+independent columns.
 
-A difference above 1e-12 ends in exit code 1. Two are known and accounted for:
+The exit code is 1 if a difference exceeds 1e-12. Two known ones are accounted for:
 
-* sdmetrics drops pairs of numbers in which a column is constant; we score them with
-  correlation 0. They are counted, and the rest is compared.
+* sdmetrics drops numeric pairs in which a column is constant; we score them with
+  correlation 0. They are counted, and all other pairs are compared.
 * In Shape, sdmetrics adds a millionth of a row to each level that only the synthetic
   table has. The effect on such a column is computed, printed, and subtracted.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-# One thread for both, or CPU seconds would count idle threads.
+# One thread for both, because CPU seconds would include waiting threads.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -40,7 +41,7 @@ COMPLETE = ("adult", "magic")
 LIMIT = 1e-12
 PSEUDO_COUNT = 1e-6
 REPEATS = 3
-# A column of numbers with this many values or fewer is compared as a categorical one.
+# A numeric column with at most this many values is compared as categorical.
 FEW = 10
 
 Case = tuple[str, pd.DataFrame, pd.DataFrame, list[str], list[str]]
@@ -64,10 +65,10 @@ def cases(folder: Path) -> Iterator[Case]:
         numeric = list(role["numeric"])
         categorical = [c for c, k in role["kinds"].items() if k == "category"]
         real, holdout = halves(frame, rng)
-        drawn = rng.integers(len(real), size=len(real))
+        rows = rng.integers(len(real), size=len(real))
         for kind, synthetic in {
             "holdout": holdout,
-            "bootstrap": real.iloc[drawn].reset_index(drop=True),
+            "bootstrap": real.iloc[rows].reset_index(drop=True),
             "independent": independent(real, rng),
         }.items():
             yield f"{name}, {kind}", real, synthetic, numeric, categorical
@@ -140,7 +141,7 @@ def timed(compute: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
 
 
 def pseudo_count_effect(real: pd.Series, synthetic: pd.Series) -> float:
-    """Return by how much sdmetrics moves a categorical column with unseen levels."""
+    """Return how sdmetrics changes the score of a column with unseen levels."""
     r, s = real.value_counts(), synthetic.value_counts()
     levels = r.index.union(s.index)
     r, s = r.reindex(levels, fill_value=0.0), s.reindex(levels, fill_value=0.0)
@@ -152,7 +153,7 @@ def pseudo_count_effect(real: pd.Series, synthetic: pd.Series) -> float:
 
 
 def differences(merged: pd.DataFrame, names: list[str]) -> tuple[str, bool]:
-    """Return a line on the largest differences, and whether any is above the limit."""
+    """Return text on the largest differences, and whether any exceeds the limit."""
     scored = merged[merged["Score"].notna()]
     gap = (scored["score"] - scored["Score"]).abs()
     of_means = abs(scored["score"].mean() - scored["Score"].mean())
@@ -174,7 +175,7 @@ def compare(
     numeric: list[str],
     categorical: list[str],
 ) -> tuple[bool, float]:
-    """Print one case; return whether it differs, and how many times faster we are."""
+    """Print one case; return whether it differs, and the speed-up."""
     case = real, synthetic, numeric, categorical
     theirs, ours = [], []
     for _ in range(REPEATS):
@@ -238,7 +239,7 @@ def main() -> None:
         f"median {median(ratios):.0f}"
     )
     if failed:
-        sys.exit(f"Different numbers: {'; '.join(failed)}")
+        sys.exit(f"different scores: {'; '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""LGBM-S: processes of one thread each, against a loop of fits with two threads.
+"""LGBM-S: single-threaded processes against a loop of fits with two threads.
 
-Both contenders fit the same models on the same table and predict the same holes. They
-take turns for a few rounds in one run, first on idle cores, then beside a process that
-keeps one core busy. Ratios above 1 mean that the processes are faster.
+Both fit the same models on the same table and predict the same missing values. They run
+alternately for a few rounds, first on idle cores, then while another process keeps one
+core busy. Ratios above 1 mean that the processes are faster.
 
     python benchmarks/augment_speed.py --data adult.csv.gz --ratio 0.3
 """
@@ -42,7 +42,7 @@ THREADS = 2
 
 
 def synthetic_frame(n: int = 29_305) -> pd.DataFrame:
-    """Return rows in the shape of Adult: six numbers, nine categories of 2 to 42."""
+    """Return a table shaped like Adult: six numbers, nine categories of 2 to 42."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(n, 3))
     frame = {f"x{j}": z[:, j % 3] + rng.normal(size=n) for j in range(6)}
@@ -54,24 +54,24 @@ def synthetic_frame(n: int = 29_305) -> pd.DataFrame:
 
 
 def load(path: Path | None, ratio: float) -> Table:
-    """Return 60 % of the rows, holed completely at random and encoded."""
+    """Return 60 % of the rows, encoded, with values missing completely at random."""
     if path is None:
         frame = synthetic_frame()
     else:
         frame = read_frame(path).sample(frac=0.6, random_state=0, ignore_index=True)
-    holed = ampute(frame, mechanism="mcar", ratio=ratio, seed=0)
-    return Codec.fit(holed, infer_schema(holed)).encode(holed)
+    incomplete = ampute(frame, mechanism="mcar", ratio=ratio, seed=0)
+    return Codec.fit(incomplete, infer_schema(incomplete)).encode(incomplete)
 
 
 def by_processes(table: Table) -> None:
-    """Fit with the package."""
+    """Fit with augmask."""
     LgbmS().fit(table, np.random.default_rng(0))
 
 
 def by_threads(table: Table) -> None:
-    """Fit column after column in this process, as one would write it in a notebook."""
+    """Fit column by column in this process, as in a notebook."""
     settings = {**SETTINGS, "num_threads": THREADS}
-    # Left to LightGBM, which may prefer the other way of counting with two threads.
+    # LightGBM chooses: with two threads, col-wise histograms may be faster.
     settings.pop("force_row_wise")
     x, n_num = masked_matrix(table), table.layout.n_num
 
@@ -103,7 +103,7 @@ def by_threads(table: Table) -> None:
 
 @contextmanager
 def busy_core() -> Iterator[None]:
-    """Keep one core busy with another process, which ends when this one does."""
+    """Context manager: keep one core busy with another process."""
     code = "import os\nwhile os.getppid() == {}: sum(range(100_000))"
     other = subprocess.Popen([sys.executable, "-c", code.format(os.getpid())])
     try:
@@ -121,7 +121,7 @@ def seconds(function: Callable[[Table], None], table: Table) -> float:
 
 
 def compare(name: str, table: Table, rounds: int) -> None:
-    """Let the contenders take turns and print each round and the ratio of medians."""
+    """Run both alternately; print each round and the ratio of medians."""
     times = []
     for _ in range(rounds):
         ours, loop = seconds(by_processes, table), seconds(by_threads, table)
@@ -132,7 +132,7 @@ def compare(name: str, table: Table, rounds: int) -> None:
 
 
 def main() -> None:
-    """Read the arguments and run both comparisons."""
+    """Run both comparisons."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     data = os.environ.get("AUGMASK_DATA")
     parser.add_argument(
@@ -147,7 +147,7 @@ def main() -> None:
         f"categorical features, {1 - table.observed.mean():.0%} missing; "
         f"{joblib.cpu_count()} processes x 1 thread against {THREADS} threads\n"
     )
-    # Workers start and import LightGBM once in a session; that is not the question.
+    # Workers start and import LightGBM once per session; that is not measured.
     by_processes(table)
     compare("idle", table, arguments.rounds)
     with busy_core():

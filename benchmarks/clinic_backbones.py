@@ -2,8 +2,8 @@
 
     python benchmarks/clinic_backbones.py [--backbones tabdiff tabddpm]
 
-Prints the metrics against the complete truth and the time of fit and sample, and writes
-them to `benchmarks/results/clinic_backbones.csv`.
+Prints the metrics against the complete table and the time of `fit` and `sample`, and
+writes them to `benchmarks/results/clinic_backbones.csv`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESULT = Path(__file__).parent / "results" / "clinic_backbones.csv"
 
 
 def save_line(line: dict) -> None:
-    """Write one line to the result file, replacing an older one of the same run."""
+    """Write one line to the results file, replacing an older one of the same run."""
     frame = pd.DataFrame([line])
     if RESULT.exists():
         keys = ["backbone", "seed", "strategy"]

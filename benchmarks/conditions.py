@@ -1,11 +1,12 @@
-"""Rows under conditions: how long they take, and how like real ones they are.
+"""Conditional sampling: its time, and how close its rows are to real ones.
 
     AUGMASK_DATA=... python benchmarks/conditions.py [--model adult.augmask]
 
-Adult with 30 % holes (MCAR), the preset `fast`, unless a model is given. For each
-condition: the Shape of all other columns against the real rows that satisfy it, the
-same columns' Shape without a condition, and the processor time as a multiple of that
-of plain rows, both the median of three turns.
+Uses Adult with 30 % missing values (MCAR) and the preset `fast`, unless you pass a
+model. For each condition it prints the number of real rows that satisfy it, the share
+of unconditional rows that do, the share of inpainted rows, the Shape of all other
+columns against those real rows, the Shape of the same columns without a condition, and
+the CPU time relative to unconditional rows, both the median of three calls.
 """
 
 from __future__ import annotations
@@ -38,27 +39,27 @@ CONDITIONS = (
 
 
 def score(
-    real: pd.DataFrame, made: pd.DataFrame, schema: am.Schema, without: set[Any]
+    real: pd.DataFrame, rows: pd.DataFrame, schema: am.Schema, without: set[Any]
 ) -> float:
-    """Return the Shape of all columns but some."""
-    kept = [column for column in schema if column.label not in without]
-    numeric = [c.name for c in kept if c.kind in ("integer", "float")]
-    categorical = [c.name for c in kept if c.kind in ("category", "boolean")]
-    return float(shape(real, made, numeric, categorical).value)
+    """Return the Shape of all columns except `without`."""
+    others = [column for column in schema if column.label not in without]
+    numeric = [c.name for c in others if c.kind in ("integer", "float")]
+    categorical = [c.name for c in others if c.kind in ("category", "boolean")]
+    return float(shape(real, rows, numeric, categorical).value)
 
 
-def timed(make: Callable[[], pd.DataFrame]) -> tuple[pd.DataFrame, float]:
-    """Return what `make` makes, and the processor time that it takes."""
+def timed(sample: Callable[[], pd.DataFrame]) -> tuple[pd.DataFrame, float]:
+    """Return the sampled rows and the median CPU time of three calls."""
     seconds = []
     for _ in range(3):
         began = time.process_time()
-        made = make()
+        rows = sample()
         seconds.append(time.process_time() - began)
-    return made, statistics.median(seconds)
+    return rows, statistics.median(seconds)
 
 
 def main() -> None:
-    """Run once and print one line per condition."""
+    """Print one line per condition."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path)
     parser.add_argument("-n", type=int, default=5000)
@@ -66,8 +67,8 @@ def main() -> None:
     warnings.simplefilter("ignore", category=UserWarning)
     real = read_frame(Path(os.environ["AUGMASK_DATA"]) / "adult.csv.gz")
     if a.model is None:
-        holed = am.ampute(real, mechanism="mcar", ratio=0.3, seed=0)
-        model = am.AugMask(preset="fast").fit(holed)
+        incomplete = am.ampute(real, mechanism="mcar", ratio=0.3, seed=0)
+        model = am.AugMask(preset="fast").fit(incomplete)
     else:
         model = am.load(a.model)
     model.sample(100)
@@ -79,7 +80,7 @@ def main() -> None:
         rows, longer = timed(lambda text=text: model.sample(a.n, where=text))
         ratio = longer / seconds
         if not where.holds(rows).all():
-            raise SystemExit(f"rows break {text}")
+            raise SystemExit(f"some rows violate the condition {text}")
         facts, without = rows.attrs["where"], set(where.conditions)
         print(
             f"{text:52} {len(wanted):9,} {facts['rate']:6.1%} "

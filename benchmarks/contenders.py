@@ -23,7 +23,6 @@ from augmask.diffusion.base import (
 )
 from augmask.diffusion.reduce import reduce_cells
 from augmask.prepare import FitSetup, prepare_fit
-from augmask.progress import silent
 from augmask.train import loop
 
 CARDS = (2, 9, 16, 7, 15, 6, 5, 2, 42)  # Adult's
@@ -81,12 +80,14 @@ def prepared_fit(
     )
     incomplete = am.ampute(frame, mechanism="mcar", ratio=0.3, seed=0)
     kinds = {c: "float" if c.startswith("x") else "category" for c in frame}
-    return prepare_fit(model, incomplete, kinds, None, silent)
+    return prepare_fit(model, incomplete, schema=kinds)
 
 
 def untrained(backbone: str, setup: FitSetup) -> Any:
     """Return a new backbone with the same initial weights."""
-    built = build_backbone(backbone, setup.layout, 0, **setup.settings.network)
+    built = build_backbone(
+        backbone, setup.state.layout, 0, **setup.state.settings.network
+    )
     init_from_data(built, setup.table)
     return built.to(setup.trainer.device)
 

@@ -229,7 +229,7 @@ def pages(root: Path) -> list[Path]:
     found = []
     for name in PAGES:
         path = root / name
-        found += sorted(path.glob("*.md")) if path.is_dir() else [path]
+        found += sorted(path.rglob("*.md")) if path.is_dir() else [path]
     return found
 
 

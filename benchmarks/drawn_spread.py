@@ -1,13 +1,13 @@
-"""How far `lgbm-s` spreads its draws: its σ̂ against the real error on hidden cells.
+"""The spread of `lgbm-s` draws: its σ̂ against the real error on hidden cells.
 
     AUGMASK_DATA=../shared/data python benchmarks/drawn_spread.py adult magic \
         --json benchmarks/results/drawn_spread.json
 
-The training part of a complete table loses 70 % of its cells completely at random, as
-in the main table of the paper. The rule says of every hidden number μ̂ and σ̂, in scaled
-units; the number itself is known here. A rule that draws as far as it should has a σ̂
-whose mean square is that of x - μ̂. Columns of which more than half are one number are
-marked: there a draw is more often wrong by the heap than by its spread.
+Hides 70 % of the cells of the training part of a complete table completely at random,
+as in the main table of the paper. The augmenter predicts μ̂ and σ̂ of every hidden
+number, in scaled units; here the number x itself is known. If draws have the right
+spread, σ̂ has the same mean square as x - μ̂. Columns in which one value makes up more
+than half of the rows are marked as heaped: there, the spread is not the main error.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ HEAPED = 0.5
 
 
 def root_mean_square(values: np.ndarray) -> float:
-    """Return the root of the mean of squares, in double precision."""
+    """Return the root mean square in double precision."""
     return float(np.sqrt(np.mean(np.square(values, dtype=np.float64))))
 
 
-def measure(table: str, ratio: float, seed: int) -> dict[str, Any]:
-    """Return what was drawn with and what was needed, column by column and in all."""
-    frame, role = load(table)
+def measure(name: str, ratio: float, seed: int) -> dict[str, Any]:
+    """Return predicted spread and real error, per column and overall."""
+    frame, role = load(name)
     by = role["target"] if role["task"] == "classification" else None
     frame, _ = split(frame, by, seed)
-    holed = ampute(frame, mechanism="mcar", ratio=ratio, seed=seed)
-    codec = Codec.fit(holed, infer_schema(holed, role["kinds"]))
-    given, truth = codec.encode(holed), codec.encode(frame)
-    rule = LgbmS().fit(given, np.random.default_rng(seed))
-    lines, drawn, needed = [], [], []
-    for j, name in enumerate(codec.layout.num_names):
-        hidden = ~given.observed[:, j] & truth.observed[:, j]
-        found = rule.moments_.num[j]
-        of_holes = hidden[~given.observed[:, j]]
-        sigma, mu = found.sigma[of_holes], found.mu[of_holes]
+    incomplete = ampute(frame, mechanism="mcar", ratio=ratio, seed=seed)
+    codec = Codec.fit(incomplete, infer_schema(incomplete, role["kinds"]))
+    table, truth = codec.encode(incomplete), codec.encode(frame)
+    augmenter = LgbmS().fit(table, np.random.default_rng(seed))
+    lines, predicted, real = [], [], []
+    for j, column in enumerate(codec.layout.num_names):
+        hidden = ~table.observed[:, j] & truth.observed[:, j]
+        moments = augmenter.moments_.num[j]
+        known = hidden[~table.observed[:, j]]
+        sigma, mu = moments.sigma[known], moments.mu[known]
         error = truth.num[hidden, j] - mu
-        drawn.append(sigma)
-        needed.append(error)
-        counts = frame[name].value_counts(normalize=True)
+        predicted.append(sigma)
+        real.append(error)
+        counts = frame[column].value_counts(normalize=True)
         lines.append(
             {
-                "column": name,
+                "column": column,
                 "hidden": int(hidden.sum()),
                 "drawn": round(root_mean_square(sigma), 4),
                 "real": round(root_mean_square(error), 4),
@@ -64,14 +64,14 @@ def measure(table: str, ratio: float, seed: int) -> dict[str, Any]:
             }
         )
     smooth = [line["ratio"] for line in lines if not line["heaped"]]
-    every, real = np.concatenate(drawn), np.concatenate(needed)
+    sigma, error = np.concatenate(predicted), np.concatenate(real)
     return {
-        "table": table,
+        "table": name,
         "mechanism": "mcar",
         "missing": ratio,
         "seed": seed,
         "rows": len(frame),
-        "ratio": round(root_mean_square(every) / root_mean_square(real), 3),
+        "ratio": round(root_mean_square(sigma) / root_mean_square(error), 3),
         "mean_of_columns": round(float(np.mean([e["ratio"] for e in lines])), 3),
         "mean_of_smooth_columns": round(float(np.mean(smooth)), 3),
         "columns": lines,
@@ -82,9 +82,11 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="+", help="names in roles.toml")
-    parser.add_argument("--missing", type=float, default=0.7, help="share of cells")
+    parser.add_argument(
+        "--missing", type=float, default=0.7, help="share of cells to hide"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--json", type=Path, help="write all to this file")
+    parser.add_argument("--json", type=Path, help="write all results to this file")
     options = parser.parse_args()
     runs = []
     for table in options.tables:
@@ -93,7 +95,7 @@ def main() -> None:
             runs.append(run)
             print(
                 f"{table}, seed {seed}: σ̂ is {run['ratio']:.3f} of the real error "
-                f"({run['mean_of_columns']:.3f} by columns)"
+                f"(mean over columns {run['mean_of_columns']:.3f})"
             )
             for line in run["columns"]:
                 heaped = " heaped" if line["heaped"] else ""

@@ -1,10 +1,10 @@
-"""Evaluate Adult against a real holdout, copies and independent columns.
+"""Evaluate real rows, copies and independent columns against Adult.
 
     AUGMASK_DATA=... python benchmarks/evaluate_adult.py
 
-Three "synthetic" tables with known scores are evaluated against 60 % of the rows, with
-20 % as test rows and the target `income`: fresh real rows (the other 20 %), a bootstrap
-copy of the training rows, and independent columns. Prints time, peak memory and scores.
+Evaluates three tables against 60 % of the rows, with 20 % as test rows and the target
+`income`: fresh real rows (the remaining 20 %), a bootstrap sample of the training rows,
+and independent columns. Prints time, peak memory and scores.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
         references = pd.Series({k: scores.entries[k].reference for k in KEYS})
         print(f"{'  reference':20}" + "".join(f"{v:11.4f}" for v in references))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"peak memory {peak:.0f} MiB, without workers")
+    print(f"peak memory {peak:.0f} MiB, excluding workers")
 
 
 if __name__ == "__main__":

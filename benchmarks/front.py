@@ -1,4 +1,4 @@
-"""Quality against minutes on two CPU cores: ours, and a rival's, on the same tables.
+"""Quality against minutes on two CPU cores: augmask and a rival on the same tables.
 
     python benchmarks/front.py prepare WORK [--seed 1]
     python benchmarks/front.py ours WORK --preset fast [--set steps=8000 ...]
@@ -7,20 +7,20 @@
     python benchmarks/front.py table
     python benchmarks/front.py plot [--out docs/front.svg]
 
-`prepare` splits Adult and Magic 60/20/20 and punches holes completely at random into
-the training part; give every seed a WORK of its own. `ours` and `rival` learn from the
-holed rows and write as many complete ones. `score` holds them against the complete
-training rows, and appends what is new to a CSV file of runs (--result; `make
-bench-front` begins one of its own). `table` prints its means over seeds, and `plot`
-draws it, both less the lines `explored`: settings that were tried on a GPU, where a fit
-takes seconds, for their scores only.
+`prepare` splits Adult and Magic 60/20/20 and removes values of the training part
+completely at random; use a separate WORK for every seed. `ours` and `rival` train on
+the incomplete rows and write as many complete ones. `score` compares them with the
+complete training rows and appends new runs to a CSV file (--result; `make bench-front`
+starts a new one). `table` prints its means over seeds and `plot` draws them. Both leave
+out runs marked `explored`: settings that were tried on a GPU, where a fit takes
+seconds, only for their scores.
 
-The rival is mostlyai-engine's TabularARGN, asked to impute every column. It needs an
-environment of its own; `rival` runs a small script in it.
+The rival is mostlyai-engine's TabularARGN, set to impute every column. It needs a
+separate environment, in which `rival` runs a small script.
 
-Seconds are wall-clock, and beside them CPU seconds of all threads and workers. With
-OMP_NUM_THREADS=1 half of the latter is the least that two idle cores would need,
-whoever else is busy on the machine; with more threads their waiting counts too.
+Both wall-clock seconds and CPU seconds of all threads and workers are recorded. With
+OMP_NUM_THREADS=1, half of the CPU seconds is a lower bound for two idle cores, whatever
+else runs on the machine. With more threads, the time they wait counts too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ METRICS = {
     "mle": "MLE",
 }
 
-# what runs in the rival's environment; it has none of our packages
+# Runs in the rival's environment, which does not have augmask.
 RIVAL = """
 import json, sys, time
 began = time.perf_counter()
@@ -62,31 +62,36 @@ frame = pd.read_parquet(source)
 model = TabularARGN(device="cpu", random_state=int(seed), **json.loads(options))
 model.fit(frame)
 fitted = time.perf_counter()
-made = model.sample(int(rows), imputation={"columns": list(frame)})
-made[list(frame)].to_parquet(out)
+synthetic = model.sample(int(rows), imputation={"columns": list(frame)})
+synthetic[list(frame)].to_parquet(out)
 print(json.dumps({"fit": fitted - began, "sample": time.perf_counter() - fitted}))
 """
 
 
 def prepare(work: Path, names: list[str], seed: int) -> None:
-    """Split and hole every table."""
+    """Split every table and remove values of its training part."""
     import augmask as am
 
     for name in names:
         table, ratio = TABLES[name]
         frame, role = load(table)
         train, test = split(frame, role["target"], seed)
-        holed = am.ampute(train, mechanism="mcar", ratio=ratio, seed=seed)
+        incomplete = am.ampute(train, mechanism="mcar", ratio=ratio, seed=seed)
         folder = work / name
         folder.mkdir(parents=True, exist_ok=True)
-        for part, rows in (("train", train), ("test", test), ("holed", holed)):
+        for part, rows in (
+            ("train", train),
+            ("test", test),
+            ("incomplete", incomplete),
+        ):
             rows.to_parquet(folder / f"{part}.parquet")
-        am.infer_schema(holed, role["kinds"]).to_toml(folder / "schema.toml")
-        print(f"{folder}: {len(train)} rows, {holed.isna().mean().mean():.0%} holes")
+        am.infer_schema(incomplete, role["kinds"]).to_toml(folder / "schema.toml")
+        missing = incomplete.isna().mean().mean()
+        print(f"{folder}: {len(train)} rows, {missing:.0%} missing")
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time of this process and of its workers that have ended."""
+    """Return the CPU time of this process and of its finished workers."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
@@ -100,25 +105,25 @@ def ours(
     backbone: str,
     augmenter: str,
 ) -> dict:
-    """Fit and sample end to end in this process; return what it took."""
+    """Fit and sample in this process; return the rows and the times."""
     import joblib.externals.loky as loky
 
     import augmask as am
     from augmask_bench.run import commit
 
     folder = work / name
-    holed = pd.read_parquet(folder / "holed.parquet")
+    incomplete = pd.read_parquet(folder / "incomplete.parquet")
     began, cpu = time.perf_counter(), cpu_seconds()
     model = am.AugMask(
         backbone, augmenter, preset=preset, options=options, seed=seed, device="cpu"
     )
-    model.fit(holed, schema=folder / "schema.toml")
+    model.fit(incomplete, schema=folder / "schema.toml")
     fitted = time.perf_counter()
-    # workers must end before their time is known
+    # the CPU time of workers counts only after they have ended
     loky.get_reusable_executor().shutdown(wait=True)
     cpu_fit = cpu_seconds() - cpu
     stop = time.perf_counter()
-    rows = model.sample(len(holed), seed=seed)
+    rows = model.sample(len(incomplete), seed=seed)
     ended = time.perf_counter()
     facts = {
         "fill": fitted - began - model.training_["seconds"],
@@ -137,16 +142,16 @@ def ours(
 def rival(
     work: Path, name: str, python: Path, options: dict, out: Path, seed: int
 ) -> dict:
-    """Run the other environment once; return what it took."""
+    """Run the rival in its environment; return the times."""
     folder = work / name
     n = len(pd.read_parquet(folder / "train.parquet"))
     command = [str(python), "-W", "ignore", "-c", RIVAL]
-    command += [str(folder / "holed.parquet"), str(out), str(n), str(seed)]
+    command += [str(folder / "incomplete.parquet"), str(out), str(n), str(seed)]
     command += [json.dumps(options)]
     began, cpu = time.perf_counter(), cpu_seconds()
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
     wall = time.perf_counter() - began
-    facts = json.loads(answer.stdout.strip().splitlines()[-1])
+    facts = json.loads(process.stdout.strip().splitlines()[-1])
     return {
         "train": facts["fit"],
         "sample": facts["sample"],
@@ -177,7 +182,7 @@ def scores_of(work: Path, name: str, synthetic: pd.DataFrame) -> dict[str, float
 
 
 def score(work: Path, result: Path) -> None:
-    """Score what has no line yet, and append it to the file of all runs."""
+    """Score new runs and append them to the results file."""
     known = pd.read_csv(result) if result.exists() else pd.DataFrame()
     done = set(zip(known.get("table", []), known.get("run", []), strict=True))
     for path in sorted(work.glob("*/run-*.json")):
@@ -189,12 +194,12 @@ def score(work: Path, result: Path) -> None:
         line = {"table": name, "run": run, **facts, **scores}
         known = pd.concat([known, pd.DataFrame([line])], ignore_index=True)
         known.round(4).to_csv(result, index=False)
-        shown = "  ".join(f"{k} {v:.4f}" for k, v in scores.items())
-        print(f"{name:10} {run:40} {facts['cpu'] / CORES:6.0f} s  {shown}", flush=True)
+        text = "  ".join(f"{k} {v:.4f}" for k, v in scores.items())
+        print(f"{name:10} {run:40} {facts['cpu'] / CORES:6.0f} s  {text}", flush=True)
 
 
 def read_runs(result: Path) -> pd.DataFrame:
-    """Return the runs that are not `explored`, the seed cut from their names."""
+    """Return the runs that are not `explored`, with names without the seed."""
     runs = pd.read_csv(result)
     runs = runs[runs["who"] != "explored"]
     kind = runs["run"].str.replace(r"-s\d+$", "", regex=True)
@@ -202,16 +207,16 @@ def read_runs(result: Path) -> pd.DataFrame:
 
 
 def table(result: Path) -> None:
-    """Print the mean over seeds of every kind of run, and how many there are."""
+    """Print the mean over seeds of every kind of run, and the number of runs."""
     groups = read_runs(result).groupby(["table", "kind"])
-    shown = groups[[*METRICS, "wall", "minutes"]].mean().round(4)
-    print(shown.assign(runs=groups.size()).to_string())
+    means = groups[[*METRICS, "wall", "minutes"]].mean().round(4)
+    print(means.assign(runs=groups.size()).to_string())
 
 
 def plot(result: Path, out: Path) -> None:
-    """Draw quality against minutes, one row of panels per table.
+    """Plot quality against minutes, one row of panels per table.
 
-    Single runs are pale; a front is drawn through the means over seeds.
+    Single runs are pale; the line is the front of the means over seeds.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -249,27 +254,27 @@ def plot(result: Path, out: Path) -> None:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     fig.legend(handles, labels, frameon=False, ncols=2, loc="outside lower center")
     out.parent.mkdir(parents=True, exist_ok=True)
-    # words stay words, and the same runs give the same file
+    # text stays text, and the same runs give the same file
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "front"}):
         fig.savefig(out, metadata={"Date": None} if out.suffix == ".svg" else None)
 
 
 def settings(pairs: list[str]) -> dict:
-    """Read NAME=VALUE pairs; values are JSON where they can be."""
-    found = {}
+    """Parse NAME=VALUE pairs; values are parsed as JSON where possible."""
+    parsed = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
         try:
-            found[name] = json.loads(value)
+            parsed[name] = json.loads(value)
         except json.JSONDecodeError:
-            found[name] = value
-    return found
+            parsed[name] = value
+    return parsed
 
 
 def run_name(
     who: str, preset: str, backbone: str, augmenter: str, pairs: list[str], seed: int
 ) -> str:
-    """Return a name that says how a run was made."""
+    """Return the name of a run, made of its settings."""
     parts = [who] if who == "rival" else [backbone, preset]
     if augmenter != "auto":
         parts.append(augmenter)
@@ -288,7 +293,9 @@ def main() -> None:
     parser.add_argument("--backbone", default="cdtd")
     parser.add_argument("--augmenter", default="auto")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE")
-    parser.add_argument("--python", type=Path, help="of the rival's environment")
+    parser.add_argument(
+        "--python", type=Path, help="interpreter of the rival's environment"
+    )
     parser.add_argument("--result", type=Path, default=RESULT)
     parser.add_argument("--out", type=Path, default=Path("docs/front.svg"))
     a = parser.parse_args()
@@ -306,15 +313,15 @@ def main() -> None:
             stem = run_name(a.stage, a.preset, a.backbone, a.augmenter, a.set, a.seed)
             path = a.work / name / f"run-{stem}.parquet"
             if a.stage == "ours":
-                made = ours(
+                result = ours(
                     *(a.work, name, a.preset, options, a.seed),
                     *(a.backbone, a.augmenter),
                 )
-                made["rows"].to_parquet(path)
-                facts = made["facts"]
+                result["rows"].to_parquet(path)
+                facts = result["facts"]
             else:
                 if a.python is None:
-                    sys.exit("front.py rival: --python is the rival's interpreter")
+                    sys.exit("front.py rival: set --python to the rival's interpreter")
                 facts = rival(a.work, name, a.python, options, path, a.seed)
             threads = int(os.environ.get("OMP_NUM_THREADS", CORES))
             facts |= {"who": a.stage, "settings": json.dumps(options)}

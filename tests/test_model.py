@@ -341,7 +341,7 @@ def test_a_model_with_custom_parts_is_saved_and_loaded(tmp_path):
         load(path)
     again = load(path, backbone=CDTD)
     pd.testing.assert_frame_equal(again.sample(20), model.sample(20))
-    with pytest.raises(UsageError, match="no augmenter 'custom:Ecdf'"):
+    with pytest.raises(UsageError, match="unknown augmenter 'custom:Ecdf'"):
         again.fit(make_frame())
     make_model().fit(make_frame()).save(path)
     with pytest.raises(UsageError, match="augmask's backbone 'cdtd'; load it without"):
@@ -677,7 +677,11 @@ def test_the_learned_warp_is_in_the_history_and_in_the_file(tmp_path):
 UNWRITABLE = {
     "a NaN code": ({"x": {"na_values": [float("nan")]}}, {}, "column 'x'"),
     "an infinite code": ({"x": {"na_values": [1e400]}}, {}, "column 'x'"),
-    "an infinite level": ({"y": {"levels": ["a", "b", 1e400]}}, {}, "levels of column"),
+    "an infinite level": (
+        {"y": {"levels": ["a", "b", 1e400]}},
+        {},
+        "column 'y': levels",
+    ),
 }
 
 

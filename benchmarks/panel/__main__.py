@@ -5,7 +5,7 @@
     python benchmarks/panel run WORK [--tables ...] [--methods rivals] [--tasks impute]
     python benchmarks/panel run WORK --methods augmask --set preset=fast backbone=cdtd
     python benchmarks/panel score WORK [--result panel.csv]
-    python benchmarks/panel page [--result panel.csv] [--out docs/panel.md]
+    python benchmarks/panel page [--result panel.csv] [--out docs/research/panel.md]
 
 `tables` says what the panel has and what is absent, and how to get it. `prepare` reads,
 splits and stores; `run` lets contenders learn, each in a process of its own with a

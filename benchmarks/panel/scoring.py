@@ -5,7 +5,7 @@ cells are hidden by what was learned of missing values in the real table
 (`MissingModel`); a contender that leaves missing values in a column of
 its own is taken at its word there. Then observed cells are compared: Shape, Trend, the
 worst tenth of pairs. For C2ST rows are paired and hide the same cells, so that missing
-values tell nothing (`augmask.evaluation.incomplete`). Where a complete truth exists 
+values tell nothing (`augmask.evaluation.incomplete`). Where a complete truth exists
 is hidden. MLE: XGBoost learns the target from either table and is tested on real rows
 that nobody saw; the ratio of the scores.
 

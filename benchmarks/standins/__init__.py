@@ -1,12 +1,12 @@
-"""Plain-PyTorch stand-ins: the backbones, run the way their published code runs.
+"""Plain PyTorch stand-ins for the backbones that run like their published code.
 
-Each file is one backbone, written anew from its paper and from what its published code
-does on a machine: rows on the host, loops over columns, numbers read back every step.
-The networks and the formulas are ours, so both sides do the same arithmetic; a test
-holds the losses of both against each other. `speed.py` lets the two take turns.
+Each file is one backbone, rewritten from its paper and from how its published code
+executes: rows on the host, loops over columns, values read back in every step. Networks
+and formulas are ours, so both sides do the same arithmetic; a test compares the losses
+of both. `speed.py` measures the two alternately.
 
-A stand-in is built from our backbone, whose sizes and weights it takes over, and has
+A stand-in is built from our backbone, whose sizes and weights it copies, and has
 
-    steps(num, cat, batch)     train on host tensors; gives way after every step
+    steps(num, cat, batch)     train on host tensors; yields after every step
     sample(n, steps)           return numbers and codes of n rows, on the host
 """

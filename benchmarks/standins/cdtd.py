@@ -1,9 +1,9 @@
-"""CDTD as published: a stand-in, see the package.
+"""Stand-in for CDTD as published.
 
-Rows lie on the host and are moved batch by batch. Cross-entropies are computed column
-by column, and so are softmax and expected embedding at every step of the sampler, whose
-state is float64. Three numbers are read back after every training step. The weight
-network regresses on a B × B matrix, which is what the published broadcast comes to.
+Rows are on the host and are moved batch by batch. Cross-entropies are computed column
+by column, and so are softmax and expected embeddings in every step of the sampler,
+whose state is float64. Three values are read back after every training step. The weight
+network regresses on a B × B matrix, which is what the published broadcast computes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EDGE = 1e-7
 
 
 class Draws(NamedTuple):
-    """What a step draws: times [B], noise of embeddings [B, C, e] and of numbers."""
+    """Draws of a step: times [B], noise of embeddings [B, C, e] and of numbers."""
 
     u: Tensor
     cat: Tensor
@@ -61,21 +61,21 @@ class Warp(nn.Module):
         return torch.sigmoid(location + torch.logit(u, eps=EDGE) / steepness)
 
     def sigma(self, u: Tensor) -> Tensor:
-        """Return the level of every column, [B, C + d_num]."""
+        """Return the noise level of every column, [B, C + d_num]."""
         steepness = 1 + softplus(self.raw_steepness)
         both = torch.vmap(self._quantile)(u.repeat(2, 1), self.location, steepness).T
-        level = torch.column_stack(
+        sigma = torch.column_stack(
             [
                 both[:, :1].expand(-1, self.n_cat),
                 both[:, 1:].expand(-1, self.n_num),
             ]
         )
-        level = level.masked_fill((u == 0)[:, None], 0.0)
-        level = level.masked_fill((u == 1)[:, None], 1.0)
-        return level * self.sigma_max
+        sigma = sigma.masked_fill((u == 0)[:, None], 0.0)
+        sigma = sigma.masked_fill((u == 1)[:, None], 1.0)
+        return sigma * self.sigma_max
 
     def fit_loss(self, sigma: Tensor, losses: Tensor) -> Tensor:
-        """Regress on the row's mean loss of each kind, [B, 2]."""
+        """Regress on the mean loss of each kind per row, [B, 2]."""
         means = torch.cat(
             [
                 losses[:, : self.n_cat].mean(1, keepdim=True),
@@ -93,7 +93,7 @@ class Warp(nn.Module):
         return (guess - means) ** 2 / (density + EDGE)
 
     def update_shadow(self) -> None:
-        """Average the warp with decay 0, as published: a copy there and back."""
+        """Update the EMA of the warp with decay 0, as published: two copies."""
         with torch.no_grad():
             for p, old in zip(self.parameters(), self.shadow, strict=True):
                 p.copy_(0.0 * old + 1.0 * p.detach())
@@ -107,7 +107,7 @@ class CDTDStandIn(nn.Module):
     Parameters
     ----------
     ours : CDTD
-        Lends sizes and weights.
+        Sizes and weights are copied from it.
     cards : tuple of int
         Levels of each categorical column.
     """
@@ -175,7 +175,7 @@ class CDTDStandIn(nn.Module):
     def losses(
         self, num: Tensor, cat: Tensor, draws: Draws
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return main [B, d], warp [B, 2] and weight losses [B, B]; columns: C first.
+        """Return main [B, d], warp [B, 2] and weight losses [B, B]; categories first.
 
         The training loss is the sum of the three means.
         """
@@ -208,13 +208,13 @@ class CDTDStandIn(nn.Module):
         )
 
     def steps(self, num: Tensor, cat: Tensor, batch: int) -> Iterator[None]:
-        """Train; gives way after every step."""
+        """Train; yields after every step."""
         device = self.offsets.device
         loader = endless(HostTensors(cat, num, batch=batch, whole=True))
         optimizer = torch.optim.AdamW(
             self.parameters(), lr=PEAK, betas=(0.9, 0.99), weight_decay=0.0
         )
-        average = copied(self)
+        ema = copied(self)
         for step in range(TOTAL):
             optimizer.zero_grad()
             b_cat, b_num = (part.to(device) for part in next(loader))
@@ -225,9 +225,9 @@ class CDTDStandIn(nn.Module):
             self.warp.update_shadow()
             decay = min(0.999, (1 + step) / (10 + step))
             with torch.no_grad():
-                for old, new in zip(average, self.parameters(), strict=True):
+                for old, new in zip(ema, self.parameters(), strict=True):
                     old.sub_((old - new).mul_(1 - decay))
-            # read every step, written every hundredth
+            # read in every step, logged in every hundredth
             _ = loss.item(), warp.detach().mean().item(), main.detach().mean().item()
             set_rate(optimizer, _rate(step + 1))
             yield
@@ -240,12 +240,12 @@ class CDTDStandIn(nn.Module):
         device = self.offsets.device
         kind = {"device": device}
         u = torch.linspace(1, 0, steps + 1, device=device, dtype=torch.float64)
-        levels = self.warp.sigma(u)
+        sigmas = self.warp.sigma(u)
         x_cat = torch.randn(n, self.n_cat, self.cat_width, **kind).double()
         x_num = torch.randn(n, self.n_num, **kind).double()
-        x_cat = x_cat * levels[0, : self.n_cat, None]
-        x_num = x_num * levels[0, self.n_cat :]
-        for now, then, time in zip(levels[:-1], levels[1:], u[:-1], strict=True):
+        x_cat = x_cat * sigmas[0, : self.n_cat, None]
+        x_num = x_num * sigmas[0, self.n_cat :]
+        for now, then, time in zip(sigmas[:-1], sigmas[1:], u[:-1], strict=True):
             now, then = now.repeat(n, 1), then.repeat(n, 1)
             logits, denoised = self._denoise(
                 x_cat.float(), x_num.float(), time.float().repeat(n), now.float()
@@ -263,7 +263,7 @@ class CDTDStandIn(nn.Module):
             x_cat.float(),
             x_num.float(),
             u[-2].float().repeat(n),
-            levels[-2].repeat(n, 1).float(),
+            sigmas[-2].repeat(n, 1).float(),
         )
         codes = torch.empty(n, self.n_cat, device=device)
         for j in range(self.n_cat):
@@ -272,7 +272,7 @@ class CDTDStandIn(nn.Module):
 
 
 def _rate(step: int) -> float:
-    """Return the learning rate: up for a thousand steps, then down in a line."""
+    """Return the learning rate: linear warm-up, then linear decay."""
     if step < WARM_UP:
         return LOWEST + (PEAK - LOWEST) * step / WARM_UP
     return PEAK + (LOWEST - PEAK) * (step - WARM_UP) / (TOTAL - WARM_UP)

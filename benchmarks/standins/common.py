@@ -1,4 +1,4 @@
-"""What the published training loops have in common."""
+"""Helpers that the published training loops share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 
 def endless(loader: Iterable[tuple[Tensor, ...]]) -> Iterator[tuple[Tensor, ...]]:
-    """Repeat a loader for ever; every pass shuffles anew."""
+    """Repeat a loader forever; every epoch is shuffled again."""
     while True:
         yield from loader
 
 
 class HostTensors:
-    """Batches cut from tensors in the host's memory.
+    """Batches of tensors in host memory.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class HostTensors:
         Of the same length.
     batch : int
     whole : bool
-        Leave out the short batch at the end of a pass (and with it, as published, the
+        Leave out the short batch at the end of an epoch (and with it, as published, the
         rows at the end of the table).
     """
 
@@ -39,10 +39,10 @@ class HostTensors:
             yield tuple(tensor.index_select(0, rows) for tensor in self.tensors)
 
 
-def update_average(average: list[Tensor], module: nn.Module, decay: float) -> None:
-    """Move the averaged weights, one parameter after the other."""
+def update_ema(ema: list[Tensor], module: nn.Module, decay: float) -> None:
+    """Update the EMA of the weights, one parameter after the other."""
     with torch.no_grad():
-        for old, new in zip(average, module.parameters(), strict=True):
+        for old, new in zip(ema, module.parameters(), strict=True):
             old.mul_(decay).add_(new, alpha=1 - decay)
 
 
@@ -58,7 +58,7 @@ def copied(module: nn.Module) -> list[Tensor]:
 
 
 def sinusoids(times: Tensor, width: int) -> Tensor:
-    """Return cosines and sines of the times, the frequencies made on the spot."""
+    """Return cosines and sines of the times; frequencies are computed in each call."""
     half = width // 2
     powers = torch.arange(half, dtype=torch.float32) / half
     frequencies = (10_000.0**-powers).to(times)

@@ -1,9 +1,9 @@
-"""TabDDPM as published: a stand-in, see the package.
+"""Stand-in for TabDDPM as published.
 
-Rows lie on the host and are moved batch by batch. Categories are logarithms of clamped
-one-hot rows; softmax, one-hot and draws go column by column through index arrays on the
-host; sums over a column's levels are differences of one running log-sum-exp. Two
-numbers are read back after every training step.
+Rows are on the host and are moved batch by batch. Categories are logarithms of clamped
+one-hot rows. Softmax, one-hot and draws loop over columns with index arrays on the
+host. Sums over the levels of a column are differences of a cumulative log-sum-exp. Two
+values are read back after every training step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from standins.common import (
     endless,
     set_rate,
     sinusoids,
-    update_average,
+    update_ema,
 )
 
 PEAK, TOTAL = 2e-4, 30_000
@@ -32,7 +32,7 @@ DECAY = 0.999
 
 
 class Draws(NamedTuple):
-    """What a step draws: times [B], noise of numbers, and logs of noisy one-hots."""
+    """Draws of a step: times [B], noise of numbers, and logs of noisy one-hots."""
 
     t: Tensor
     num: Tensor
@@ -40,7 +40,7 @@ class Draws(NamedTuple):
 
 
 def _at(table: Tensor, t: Tensor, shape: torch.Size) -> Tensor:
-    """Look up one number per row and spread it over the row."""
+    """Look up one number per row and expand it over the row."""
     return table.gather(-1, t)[:, None].expand(shape)
 
 
@@ -60,7 +60,7 @@ class TabDDPMStandIn(nn.Module):
     Parameters
     ----------
     ours : TabDDPM
-        Lends sizes and weights.
+        Sizes and weights are copied from it.
     cards : tuple of int
         Levels of each categorical column.
     """
@@ -195,13 +195,13 @@ class TabDDPMStandIn(nn.Module):
         )
 
     def steps(self, num: Tensor, cat: Tensor, batch: int) -> Iterator[None]:
-        """Train; gives way after every step."""
+        """Train; yields after every step."""
         device = self.edges.device
-        # one table of floats, codes too, shuffled whole at the start of every pass
+        # one table of floats, codes included, shuffled at the start of every epoch
         rows = torch.cat([num, cat.to(num.dtype)], 1)
         loader = endless(HostTensors(rows, batch=batch, whole=False))
         optimizer = torch.optim.AdamW(self.parameters(), lr=PEAK, weight_decay=0.0)
-        average = copied(self)
+        ema = copied(self)
         sums = [0.0, 0.0]
         for step in range(TOTAL):
             (x,) = next(loader)
@@ -215,7 +215,7 @@ class TabDDPMStandIn(nn.Module):
             set_rate(optimizer, PEAK * (1 - step / TOTAL))
             sums[0] += categories.item() * len(x)
             sums[1] += numbers.item() * len(x)
-            update_average(average, self, DECAY)
+            update_ema(ema, self, DECAY)
             yield
 
     # -- sampling -----------------------------------------------------------------
@@ -239,7 +239,7 @@ class TabDDPMStandIn(nn.Module):
         return x_num.cpu(), torch.stack(codes, 1).cpu()
 
     def _back(self, x: Tensor, eps: Tensor, t: Tensor) -> Tensor:
-        """Take one random step back with the numbers."""
+        """Take one reverse step of the numbers."""
         variance = torch.log(torch.cat([self.smallest, self.beta[1:]]))
         log_variance = _at(variance, t, x.shape)
         start = (

@@ -1,13 +1,13 @@
-"""TabDiff as published: a stand-in, see the package.
+"""Stand-in for TabDiff as published.
 
-Rows come one by one from a `DataLoader` with workers that start anew for every pass.
+Rows come one by one from a `DataLoader` whose workers are restarted in every epoch.
 Tokens are built, noised and read out column by column, with offsets that are read from
-the device. Logits are padded to the widest column. The sampler compares device scalars
-in Python, widest column × columns times a step. Two numbers are read back after every
-training step; the weights are averaged once per pass.
+the device. Logits are padded to the widest column. In every step, the sampler compares
+(widest column × columns) device scalars in Python. Two values are read back after every
+training step; the EMA of the weights is updated once per epoch.
 
-The published loop also scores the averaged weights on all rows after every pass, which
-about doubles the network's work; that is left out here.
+The published loop also evaluates the EMA weights on all rows after every epoch, which
+roughly doubles the work of the network; this is left out here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from augmask.diffusion.nets import Block
 from augmask.diffusion.tabdiff import TabDiff
-from standins.common import copied, sinusoids, update_average
+from standins.common import copied, sinusoids, update_ema
 
-PEAK, DECAY, PASSES = 1e-3, 0.997, 8_000
+PEAK, DECAY, EPOCHS = 1e-3, 0.997, 8_000
 WORKERS = 4
 TEMPERATURE = 0.01
 NEVER = -1_000_000.0
@@ -50,7 +50,7 @@ class Rows(Dataset):
 
 
 class Draws(NamedTuple):
-    """What a step draws: times [B], noise of numbers, and Gumbels [B, 2] a column."""
+    """Draws of a step: times [B], noise of numbers, Gumbels [B, 2] per column."""
 
     t: Tensor
     num: Tensor
@@ -58,7 +58,7 @@ class Draws(NamedTuple):
 
 
 class Tokens(nn.Module):
-    """Numbers and (relaxed) one-hot categories to tokens, a [CLS] token before them."""
+    """Tokens of numbers and (relaxed) one-hot categories after a [CLS] token."""
 
     def __init__(self, ours: TabDiff, cards: tuple[int, ...]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class TabDiffStandIn(nn.Module):
     Parameters
     ----------
     ours : TabDiff
-        Lends sizes and weights.
+        Sizes and weights are copied from it.
     cards : tuple of int
         Levels of each categorical column.
     """
@@ -218,7 +218,7 @@ class TabDiffStandIn(nn.Module):
         return skip * x + out * numbers, torch.cat(logits, -1)
 
     def _log_classes(self, logits: Tensor, codes: Tensor) -> Tensor:
-        """Return log p [B, C, widest + 1]; what is not masked keeps its class."""
+        """Return log p [B, C, widest + 1]; unmasked tokens keep their class."""
         widest = max(self.cards) + 1
         padded = []
         for part in logits.split([k + 1 for k in self.cards], -1):
@@ -229,9 +229,9 @@ class TabDiffStandIn(nn.Module):
         table = torch.stack(padded, -2)
         table[:, range(self.n_cat), self.mask_level] += NEVER
         table = table - torch.logsumexp(table, -1, keepdim=True)
-        seen = codes != self.mask_level
-        table[seen] = NEVER
-        table[seen, codes[seen]] = 0
+        unmasked = codes != self.mask_level
+        table[unmasked] = NEVER
+        table[unmasked, codes[unmasked]] = 0
         return table
 
     def _onehot(self, codes: Tensor, like: Tensor) -> Tensor:
@@ -249,7 +249,7 @@ class TabDiffStandIn(nn.Module):
     def _noised(
         self, cat: Tensor, chance: Tensor, gumbels: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Return codes and relaxed one-hot rows of a batch that is partly masked."""
+        """Return codes and relaxed one-hot rows of a partly masked batch."""
         n = len(cat)
         slots = int(torch.sum(self.mask_level + 1))
         soft = torch.zeros(n, slots, device=cat.device, dtype=chance.dtype)
@@ -280,19 +280,19 @@ class TabDiffStandIn(nn.Module):
         denoised, logits = self._denoise(x, onehot, draws.t, sigma)
         numbers = (sigma**2 + 1) / sigma**2 * (denoised - num) ** 2
         log_p = self._log_classes(logits, codes)
-        found = log_p.gather(-1, cat[:, :, None]).squeeze(-1)
-        return -slope / torch.expm1(total) * found, numbers
+        log_true = log_p.gather(-1, cat[:, :, None]).squeeze(-1)
+        return -slope / torch.expm1(total) * log_true, numbers
 
     def steps(self, num: Tensor, cat: Tensor, batch: int) -> Iterator[None]:
-        """Train; gives way after every step."""
+        """Train; yields after every step."""
         device = self.mask_level.device
         rows = Rows(torch.cat([num, cat.to(num.dtype)], 1))
         workers = min(WORKERS, os.cpu_count() or 1)
         loader = DataLoader(rows, batch_size=batch, shuffle=True, num_workers=workers)
         optimizer = torch.optim.AdamW(self.parameters(), lr=PEAK, weight_decay=0.0)
-        average = copied(self)
-        for number in range(PASSES):
-            share = 1 - number / PASSES
+        ema = copied(self)
+        for epoch in range(EPOCHS):
+            share = 1 - epoch / EPOCHS
             sums = [0.0, 0.0]
             for x in loader:
                 x = x.to(device)
@@ -305,7 +305,7 @@ class TabDiffStandIn(nn.Module):
                 sums[0] += categories.item() * len(x)
                 sums[1] += numbers.item() * len(x)
                 yield
-            update_average(average, self, DECAY)
+            update_ema(ema, self, DECAY)
 
     # -- sampling -----------------------------------------------------------------
 
@@ -330,8 +330,8 @@ class TabDiffStandIn(nn.Module):
         for i in reversed(range(steps)):
             extra = (raised[i] ** 2 - sigma[i] ** 2).sqrt()
             x_hat = x + extra * torch.randn_like(x)
-            again = -torch.expm1(total[i] - raised_total[i])
-            hide = torch.rand(codes.shape, device=device) < again
+            chance = -torch.expm1(total[i] - raised_total[i])
+            hide = torch.rand(codes.shape, device=device) < chance
             codes = torch.where(hide, self.mask_level, codes)
             onehot = self._onehot(codes, x)
             denoised, logits = self._denoise(
@@ -356,7 +356,7 @@ class TabDiffStandIn(nn.Module):
     def _reveal(
         self, log_p: Tensor, codes: Tensor, total: Tensor, next_total: Tensor
     ) -> Tensor:
-        """Draw classes for masked tokens, some of which stay masked."""
+        """Draw classes of masked tokens, some of which stay masked."""
         n, device = len(codes), codes.device
         now = (1 - torch.exp(-total).repeat(n, 1))[:, :, None]
         then = (1 - torch.exp(-next_total).repeat(n, 1))[:, :, None]

@@ -2,7 +2,7 @@
 
 A preset consists of settings that all backbones share and of settings for each
 backbone. `paper` holds what the paper prints and nothing else: every departure from it
-is a setting that is off there (docs/paper.md lists them). docs/presets.md has measured
+is a setting that is off there (docs/research/paper.md lists them). docs/presets.md has measured
 costs and quality. `auto` picks a preset by the device and adapts it to small tables.
 """
 

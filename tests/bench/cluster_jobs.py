@@ -96,11 +96,11 @@ def threads(job: int) -> tuple[int, int, int]:
 
 def run_two_endless_jobs(folder: str) -> None:
     """Run until interrupted; a test starts this script to send it signals."""
-    from augmask.cli.terminal import ending_in_order
+    from augmask.cli.terminal import graceful_shutdown
     from augmask_bench.cluster import run_locally
 
     call = partial(hang_with_child, Path(folder))
-    with ending_in_order():
+    with graceful_shutdown():
         run_locally(call, [0, 1], n_jobs=2, done=print)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors.torch import save_file
+import numpy as np
 
-from augmask.train.checkpoint import FORMAT
+from augmask.container import write_container
 
 from .bad import BAD_DATA, FAILED, FIT_GOOD, USAGE, Bad
 
 
 def other_checkpoint() -> None:
-    import torch
-
-    header = {"format": FORMAT, "fingerprint": "other", "facts": "{}"}
-    save_file({"x": torch.zeros(1)}, "run.checkpoint", metadata=header)
+    metadata = {"fingerprint": "other", "facts": "{}"}
+    write_container("run.checkpoint", "checkpoint", metadata, {"x": np.zeros(1)})
 
 
 OPTIONS = [
@@ -214,6 +212,6 @@ OUTPUTS = [
         "checkpoint that is none",
         BAD_DATA,
         f"{FIT_GOOD} --checkpoint good.csv",
-        ("good.csv is not a checkpoint",),
+        ("invalid checkpoint file good.csv",),
     ),
 ]

@@ -136,7 +136,7 @@ def slow_cell_losses(model: CDTD, table: Table, seed: int):
 
 @pytest.mark.parametrize("anchor", [0.0, None])
 def test_cell_losses_equal_the_slow_reference(make_table, anchor):
-    table = make_table(n=9, n_num=2, cards=(2, 4), holes=0.3)
+    table = make_table(n=9, n_num=2, cards=(2, 4), missing=0.3)
     model = perturbed(table, anchor=anchor)
     assert (model.warp.anchor == 0) == (anchor == 0)
     with torch.no_grad():
@@ -160,7 +160,7 @@ def test_parameter_count_of_the_papers_size():
 
 def test_untrained_losses_are_one_at_full_noise(make_table):
     # calibration: cross-entropy over entropy, and unit variance, on observed cells
-    table = make_table(n=4000, n_num=1, cards=(2, 5), holes=0.4)
+    table = make_table(n=4000, n_num=1, cards=(2, 5), missing=0.4)
     num = table.num.copy()
     observed = table.num_observed[:, 0]
     values = num[observed, 0]
@@ -178,7 +178,7 @@ def test_untrained_losses_are_one_at_full_noise(make_table):
 
 
 def test_class_frequencies_come_from_observed_cells_only(make_table):
-    table = make_table(n=50, n_num=0, cards=(3,), holes=0.5)
+    table = make_table(n=50, n_num=0, cards=(3,), missing=0.5)
     other = table.cat.copy()
     other[~table.cat_observed] = 2
     models = [CDTD(table.layout, **SIZES) for _ in range(2)]
@@ -204,7 +204,7 @@ def test_warp_inverse_and_density():
 
 
 def test_the_anchor_is_the_share_of_pairs_not_observed_together(make_table):
-    table = make_table(n=400, n_num=2, cards=(3,), holes=0.6)
+    table = make_table(n=400, n_num=2, cards=(3,), missing=0.6)
     model = CDTD(table.layout, **SIZES, anchor=None)
     model.init_from_data(table)
     rate = table.observed.mean()
@@ -237,7 +237,7 @@ def test_an_anchored_warp_spends_that_share_of_its_time_at_the_start():
 
 
 def test_the_sampler_follows_the_free_warp_whatever_the_anchor(make_table):
-    table = make_table(n=60, n_num=2, cards=(3,), holes=0.6)
+    table = make_table(n=60, n_num=2, cards=(3,), missing=0.6)
     sigmas = {}
     for anchor in (0.0, 0.6, 0.97):
         model = CDTD(table.layout, **SIZES, anchor=anchor)

@@ -342,7 +342,7 @@ def test_samples_are_valid_for_any_mix_of_columns(
 
 
 def test_clipping_bounds_numbers_by_the_largest_observed_one(make_table):
-    table = make_table(n=50, n_num=2, cards=(), holes=0.5)
+    table = make_table(n=50, n_num=2, cards=(), missing=0.5)
     outliers = np.where(table.num_observed, table.num, 99.0)
     model = TabDDPM(table.layout, **SIZES, clip=1.0)
     model.init_from_data(table.filled(outliers, table.cat))

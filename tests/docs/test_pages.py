@@ -75,14 +75,14 @@ def test_a_foreign_loop_with_the_two_halves_learns(own):
 
 
 def test_the_diagnostics_of_the_theory_look_into_a_model(tmp_path, monkeypatch):
-    names = run_page("reproduce.md", tmp_path, monkeypatch)
+    names = run_page("research/reproduce.md", tmp_path, monkeypatch)
     assert names["penalty"] > 0
     assert isinstance(names["advice"], str)
 
 
 def test_a_plan_for_ones_own_table_is_as_short_as_it_looks(tmp_path):
     (text,) = re.findall(
-        r"```toml\n(.*?)```", (DOCS / "reproduce.md").read_text(), re.DOTALL
+        r"```toml\n(.*?)```", (DOCS / "research/reproduce.md").read_text(), re.DOTALL
     )
     (tmp_path / "own.toml").write_text(text)
     (tmp_path / "my.csv").write_text("outcome,x\n" + "yes,1\nno,2\n" * 40)
@@ -91,7 +91,7 @@ def test_a_plan_for_ones_own_table_is_as_short_as_it_looks(tmp_path):
 
 def test_methods_of_the_page_on_baselines_can_be_named_in_a_plan(tmp_path):
     (text,) = re.findall(
-        r"```toml\n(.*?)```", (DOCS / "baselines.md").read_text(), re.DOTALL
+        r"```toml\n(.*?)```", (DOCS / "research/baselines.md").read_text(), re.DOTALL
     )
     (tmp_path / "own.toml").write_text('datasets = ["clinic"]\n' + text)
     methods = read_plan(tmp_path / "own.toml").methods

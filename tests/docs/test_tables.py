@@ -21,15 +21,15 @@ def test_every_table_has_the_numbers_of_its_file():
 
 
 def test_a_number_typed_by_hand_is_seen(tmp_path):
-    (tmp_path / "docs").mkdir()
-    for name in ("README.md", "docs/backbones.md"):
+    (tmp_path / "docs" / "research").mkdir(parents=True)
+    for name in ("README.md", "docs/research/backbones.md"):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    (tmp_path / "docs" / "backbones.md").write_text(
-        (ROOT / "docs" / "backbones.md")
+    (tmp_path / "docs" / "research" / "backbones.md").write_text(
+        (ROOT / "docs" / "research" / "backbones.md")
         .read_text()
         .replace(".986 / .969", ".996 / .969")
     )
     done = check("--root", str(tmp_path))
     assert done.returncode == 1
-    assert "docs/backbones.md" in done.stdout
+    assert "docs/research/backbones.md" in done.stdout
     assert "README" not in done.stdout

@@ -196,7 +196,7 @@ def test_rows_are_remasked_before_columns_are_compared():
     n = 2000
     masked = with_mar(people(n))
     truth = people(n, seed=1)
-    filled, _ = am.augment(with_mar(truth, seed=1), "ecdf")
+    filled, _ = am.augment(with_mar(truth, seed=1), augmenter="ecdf")
     right, wrong = (
         am.evaluate(masked, rows, augmenter=None) for rows in (truth, filled)
     )

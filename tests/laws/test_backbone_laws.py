@@ -157,7 +157,7 @@ def refilled(table: Table) -> Table:
 def test_predictions_of_missing_cells_get_no_gradient(
     make_table, backbone, n_num, cards
 ):
-    table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
+    table = make_table(n=40, n_num=n_num, cards=cards, missing=0.5)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
     with hooked_output(model, backbone) as outputs:
         cell = model.cell_loss(batch_of(table), seeded())
@@ -184,7 +184,7 @@ def test_predictions_of_missing_cells_change_no_loss_and_no_gradient(
     make_table, backbone, n_num, cards
 ):
     """Learned schedules regress on losses per cell, of observed cells only."""
-    table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
+    table = make_table(n=40, n_num=n_num, cards=cards, missing=0.5)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
     missing = ~observed[:, output_columns(table.layout)]
     junk = 5 * torch.randn(missing.shape, generator=seeded(9), dtype=torch.float64)
@@ -202,7 +202,7 @@ def test_predictions_of_missing_cells_change_no_loss_and_no_gradient(
 @everywhere
 @every_mix
 def test_filled_values_act_through_the_input_alone(make_table, backbone, n_num, cards):
-    table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
+    table = make_table(n=40, n_num=n_num, cards=cards, missing=0.5)
     other = refilled(table)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
 
@@ -245,7 +245,7 @@ def test_rows_are_independent(make_table, backbone):
 def test_duplicated_rows_leave_loss_and_gradient_unchanged(
     make_table, monkeypatch, backbone, n_num, cards
 ):
-    table = make_table(n=15, n_num=n_num, cards=cards, holes=0.4)
+    table = make_table(n=15, n_num=n_num, cards=cards, missing=0.4)
     model, observed = build(backbone, table), torch.from_numpy(table.observed)
     batch, n = batch_of(table), len(table)
 
@@ -336,7 +336,7 @@ def test_a_column_of_one_level_and_columns_without_an_observed_cell(
     make_table, backbone, batch
 ):
     """A `Table` may hold columns that `fit` would leave out."""
-    table = make_table(n=50, n_num=2, cards=(3, 1, 2), holes=0.3)
+    table = make_table(n=50, n_num=2, cards=(3, 1, 2), missing=0.3)
     table.observed[:, [1, 4]] = False
     trainer = run_of(backbone, table, batch_size=batch)
     run = train(trainer)
@@ -348,7 +348,7 @@ def test_a_column_of_one_level_and_columns_without_an_observed_cell(
 
 @everywhere
 def test_every_epoch_uses_every_row(make_table, monkeypatch, backbone):
-    table = make_table(n=60, n_num=1, cards=(), holes=0.0)
+    table = make_table(n=60, n_num=1, cards=(), missing=0.0)
     trainer, batches = run_of(backbone, table, batch_size=49, steps=3), []
     inner = trainer.backbone.cell_loss
 

@@ -46,7 +46,7 @@ def gradients(model, cell, observed, n_num):
 def test_losses_under_the_mask_change_neither_loss_nor_gradient(
     make_table, backbone, n_num, cards
 ):
-    table = make_table(n=40, n_num=n_num, cards=cards, holes=0.5)
+    table = make_table(n=40, n_num=n_num, cards=cards, missing=0.5)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
     cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
@@ -66,7 +66,7 @@ def test_losses_under_the_mask_change_neither_loss_nor_gradient(
 
 @everywhere
 def test_no_loss_has_a_gradient_in_a_missing_cell(make_table, backbone):
-    table = make_table(n=40, holes=0.5)
+    table = make_table(n=40, missing=0.5)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
     cell = model.cell_loss(batch_of(table), torch.Generator().manual_seed(0))
@@ -80,7 +80,7 @@ def test_no_loss_has_a_gradient_in_a_missing_cell(make_table, backbone):
 @everywhere
 def test_filled_cells_are_context(make_table, backbone):
     """The mask applies to the loss, not to the input."""
-    table = make_table(n=40, holes=0.5)
+    table = make_table(n=40, missing=0.5)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
     losses = []
@@ -100,7 +100,7 @@ def test_a_constant_fill_with_observed_supervision_is_missdiffs_objective(
     make_table, backbone
 ):
     """Zero fill, then the mean of the observed cells' losses: nothing else enters."""
-    table = make_table(n=40, holes=0.5)
+    table = make_table(n=40, missing=0.5)
     rng = np.random.default_rng(0)
     filled = resolve_augmenter("zero").fit(table, rng).draw(rng)
     model = build(backbone, filled)
@@ -119,7 +119,7 @@ def test_a_constant_fill_with_observed_supervision_is_missdiffs_objective(
 def test_a_column_without_observed_cells_adds_nothing_to_the_loss(
     make_table, backbone, size
 ):
-    table = make_table(n=size, holes=0.5)
+    table = make_table(n=size, missing=0.5)
     observed = torch.from_numpy(table.observed).clone()
     observed[:, 0], observed[:, 1] = True, False
     model = build(backbone, table)
@@ -179,7 +179,7 @@ def test_observed_mean_in_a_users_training_loop():
 @everywhere
 def test_gradients_are_the_same_bits_with_two_threads(make_table, backbone):
     """Same seed, same bytes: no gradient is summed in the order of threads."""
-    table = make_table(n=4096, n_num=3, cards=(2, 7, 40), holes=0.3)
+    table = make_table(n=4096, n_num=3, cards=(2, 7, 40), missing=0.3)
     model = build(backbone, table)
     observed = torch.from_numpy(table.observed)
     before = torch.get_num_threads()

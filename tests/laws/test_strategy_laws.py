@@ -18,7 +18,6 @@ from augmask.config import STRATEGIES
 from augmask.diffusion import BACKBONES
 from augmask.prepare import prepare_fit
 from augmask.presets import PRESETS
-from augmask.progress import silent
 from augmask.rng import stream
 
 from .made_frame import make_frame
@@ -39,7 +38,7 @@ def prepared(backbone: str, strategy: str, preset: str = "paper"):
     model = AugMask(
         backbone, augmenter, supervise, preset, TINY | EXTRA[backbone], device="cpu"
     )
-    return prepare_fit(model, make_frame(missing=0.7), None, None, silent)
+    return prepare_fit(model, make_frame(missing=0.7))
 
 
 @every_backbone
@@ -47,14 +46,14 @@ def prepared(backbone: str, strategy: str, preset: str = "paper"):
 def test_strategies_start_from_the_same_weights_and_settings(backbone, preset):
     first, *others = (prepared(backbone, s, preset) for s in STRATEGIES)
     for other in others:
-        assert other.settings == first.settings
-        assert other.layout == first.layout
-        mine, yours = first.backbone.state_dict(), other.backbone.state_dict()
+        assert other.state.settings == first.state.settings
+        assert other.state.layout == first.state.layout
+        mine, yours = (s.state.backbone.state_dict() for s in (first, other))
         assert mine.keys() == yours.keys()
         for name, tensor in mine.items():
             assert torch.equal(tensor, yours[name]), name
         observed = first.table.observed
-        numeric = observed[:, : first.layout.n_num]
+        numeric = observed[:, : first.state.layout.n_num]
         np.testing.assert_array_equal(other.table.observed, observed)
         np.testing.assert_array_equal(
             other.trainer.data.completions.table.num[numeric],

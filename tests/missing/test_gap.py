@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError
-from augmask.missing.gap import factorisation_gap
+from augmask.missing.gap import factorization_gap
 
 
 def gaussian(correlation, n=20_000, seed=0):
@@ -19,7 +19,7 @@ def test_co_missingness_of_a_small_example():
     frame = pd.DataFrame(
         {"a": [1.0, None, None, 4.0], "b": [1.0, None, 3.0, 4.0], "c": [1.0] * 4}
     )
-    gap = factorisation_gap(frame)
+    gap = factorization_gap(frame)
     assert gap.joint.to_numpy().tolist() == [
         [0.5, 0.25, 0.0], [0.25, 0.25, 0.0], [0.0, 0.0, 0.0]
     ]  # fmt: skip
@@ -37,7 +37,7 @@ def test_two_missing_gaussians_give_their_partial_correlation_times_co_missingne
     a = rng.random(len(frame)) < 0.4
     b = a & (rng.random(len(frame)) < 0.5)
     incomplete = frame.assign(a=frame["a"].mask(a), b=frame["b"].mask(b))
-    gap = factorisation_gap(incomplete)
+    gap = factorization_gap(incomplete)
     lines = gap.columns.set_index("column")
     assert lines.loc["a", "bound"] == pytest.approx(0.5 * partial, abs=0.03)
     assert lines.loc["b", "bound"] == pytest.approx(partial, abs=0.03)
@@ -53,10 +53,10 @@ def test_a_third_column_explains_the_pair_only_where_it_is_observed():
     noise = rng.normal(size=(2, len(c)))
     table = pd.DataFrame({"a": c + noise[0], "b": c + noise[1], "c": c})
     missing = rng.random(len(c)) < 0.3
-    observed = factorisation_gap(
+    observed = factorization_gap(
         table.assign(a=table.a.mask(missing), b=table.b.mask(missing))
     )
-    hidden = factorisation_gap(table.mask(np.repeat(missing[:, None], 3, axis=1)))
+    hidden = factorization_gap(table.mask(np.repeat(missing[:, None], 3, axis=1)))
     assert observed.bound < 0.05
     # Given nothing, c has correlation 1/√2 with each of the two.
     assert hidden.bound == pytest.approx(2 / np.sqrt(2), abs=0.05)
@@ -67,7 +67,7 @@ def test_the_bound_holds_for_linear_denoisers():
     sigma = np.array([[1, 0.6, 0.3], [0.6, 1, -0.5], [0.3, -0.5, 1]])
     frame, rng = gaussian(sigma.tolist())
     missing = np.repeat(rng.random((len(frame), 1)) < 0.3, 3, axis=1)
-    bound = factorisation_gap(frame.mask(missing)).bound
+    bound = factorization_gap(frame.mask(missing)).bound
     worst = 0.0
     for _ in range(2000):
         j = rng.normal(size=(2, 3))
@@ -84,9 +84,9 @@ def test_levels_that_determine_each_other_and_levels_that_do_not():
     code = pd.Series(town).map({"Pau": 4, "Metz": 1, "Brest": 3, "Nice": 2}).astype(str)
     missing = np.repeat(rng.random((5000, 1)) < 0.3, 2, axis=1)
     same = pd.DataFrame({"town": town, "code": code}).mask(missing)
-    assert factorisation_gap(same).bound > 0.98
+    assert factorization_gap(same).bound > 0.98
     other = pd.DataFrame({"town": town, "code": rng.permutation(code)}).mask(missing)
-    assert factorisation_gap(other).bound < 0.1
+    assert factorization_gap(other).bound < 0.1
 
 
 def test_a_pair_never_observed_together_counts_as_fully_dependent():
@@ -95,19 +95,19 @@ def test_a_pair_never_observed_together_counts_as_fully_dependent():
     third = np.arange(900) % 3
     frame = pd.DataFrame({"x": np.where(third == 0, x, np.nan)})
     frame["y"] = np.where(third == 1, y, np.nan)
-    gap = factorisation_gap(frame)
+    gap = factorization_gap(frame)
     assert gap.columns["bound"].tolist() == pytest.approx([0.5, 0.5])
     assert gap.bound == pytest.approx(1 / 3)
 
 
 def test_tables_without_dependence_to_lose():
     complete = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
-    assert factorisation_gap(complete).bound == 0
+    assert factorization_gap(complete).bound == 0
     empty = pd.DataFrame(
         {"a": [1.0, None, 2.0], "none": [None] * 3, "one": [7, 7, None]}
     )
-    gap = factorisation_gap(empty)
+    gap = factorization_gap(empty)
     assert gap.bound == 0
     assert gap.joint.loc["none", "none"] == 1
     with pytest.raises(DataError, match="has none; pass at least one row"):
-        factorisation_gap(complete[:0])
+        factorization_gap(complete[:0])

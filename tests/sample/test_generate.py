@@ -51,7 +51,7 @@ def fitted(backbone="cdtd", **options):
         backbone, "ecdf", options={**SIZES, **SMALL[backbone]}, device="cpu"
     )
     with pytest.warns(UserWarning, match="street|identifiers"):
-        return model.fit(FRAME, SCHEMA, **options)
+        return model.fit(FRAME, schema=SCHEMA, **options)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def partial_model():
     model = AugMask(augmenter="ecdf", options=PARTIAL_OPTIONS, device="cpu")
     schema = {"packs": {"missing_as": "level", "kind": "integer"}}
     with pytest.warns(UserWarning, match="identifiers"):
-        return model.fit(partial_frame(), schema, constraints=["day <= end"])
+        return model.fit(partial_frame(), schema=schema, constraints=["day <= end"])
 
 
 def test_known_cells_of_partial_rows_stay(partial_model):

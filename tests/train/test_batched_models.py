@@ -113,13 +113,13 @@ def test_where_batching_fails_models_are_trained_one_at_a_time(
 def test_where_compilation_fails_models_are_batched_without_it(
     table, batch_on_cpu, monkeypatch, caplog
 ):
-    def fused(_function):
+    def compile_function(_function):
         def fails(*_args):
             raise RuntimeError("no compiler")
 
         return fails
 
-    monkeypatch.setattr(batched_models, "fused", fused)
+    monkeypatch.setattr(batched_models, "compile_function", compile_function)
     expected = [train(trainer(table, "cdtd", s)).history[-1]["loss"] for s in range(2)]
     runs = train_many(
         [trainer(table, "cdtd", seed, compile="always") for seed in range(2)]

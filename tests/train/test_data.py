@@ -41,7 +41,7 @@ def next_batch(data, size=16, rows=slice(None)):
 
 @pytest.mark.parametrize("size", [7, 60, 100])
 def test_an_epoch_visits_every_row_once_for_any_batch_size(make_table, size):
-    table = make_table(n=60, n_num=1, cards=(), holes=0.0)
+    table = make_table(n=60, n_num=1, cards=(), missing=0.0)
     data = training_data(table)
     values = torch.cat([next_batch(data, size)[0].num[:, 0] for _ in range(60)])
     for start in range(0, 60 * size - 60, 60):
@@ -50,7 +50,7 @@ def test_an_epoch_visits_every_row_once_for_any_batch_size(make_table, size):
 
 
 def test_stack_visits_every_pair_of_row_and_completion(make_table):
-    table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
+    table = make_table(n=30, n_num=2, cards=(3,), missing=0.5)
     data = training_data(table, "stack:3")
     batch, _ = next_batch(data, 90)
     rows = {tuple(row) for row in torch.cat([batch.num, batch.cat], 1).tolist()}
@@ -67,7 +67,7 @@ def test_stack_visits_every_pair_of_row_and_completion(make_table):
 
 
 def test_cycle_uses_one_completion_per_epoch(make_table):
-    table = make_table(n=30, n_num=2, cards=(3,), holes=0.5)
+    table = make_table(n=30, n_num=2, cards=(3,), missing=0.5)
     data = training_data(table, "cycle:2")
     for epoch in range(4):
         batch, _ = next_batch(data, 30)
@@ -79,7 +79,7 @@ def test_cycle_uses_one_completion_per_epoch(make_table):
 
 
 def test_observed_cells_are_the_same_in_every_completion(make_table):
-    table = make_table(n=30, holes=0.5)
+    table = make_table(n=30, missing=0.5)
     data = training_data(table, "stack:4")
     rows = torch.arange(30)
     for completion in range(4):
@@ -93,7 +93,7 @@ def test_observed_cells_are_the_same_in_every_completion(make_table):
 
 
 def test_supervised_and_held_out_cells(make_table):
-    table = make_table(n=200, holes=0.4)
+    table = make_table(n=200, missing=0.4)
     held_out = choose_held_out_cells(table.observed, 0.2, np.random.default_rng(0))
     assert not held_out[~table.observed].any()
     assert held_out.sum() / table.observed.sum() == pytest.approx(0.2, abs=0.05)
@@ -109,7 +109,7 @@ def test_supervised_and_held_out_cells(make_table):
 
 @pytest.mark.parametrize("size", [16, 25, 120])
 def test_the_shuffle_continues_from_its_state(make_table, size):
-    table = make_table(n=50, holes=0.3)
+    table = make_table(n=50, missing=0.3)
     shuffle = training_data(table, "anchor:3:0.5").shuffle
     for _ in range(5):
         shuffle.take(size)
@@ -137,7 +137,7 @@ def test_the_shuffle_continues_from_its_state(make_table, size):
 @pytest.mark.parametrize("plan", ["one", "stack:3", "anchor:2:0.5"])
 @pytest.mark.parametrize("supervise", ["observed", "all"])
 def test_a_streamed_table_gives_the_same_batches(make_table, plan, supervise):
-    table = make_table(n=50, holes=0.4)
+    table = make_table(n=50, missing=0.4)
     held_out = choose_held_out_cells(table.observed, 0.2, np.random.default_rng(0))
     resident = training_data(table, plan, supervise, held_out)
     streamed = training_data(table, plan, supervise, held_out, max_bytes=0)
@@ -159,7 +159,7 @@ def test_a_streamed_table_gives_the_same_batches(make_table, plan, supervise):
 
 
 def test_batches_for_a_cuda_graph_are_read_from_fixed_addresses(make_table):
-    table = make_table(n=50, holes=0.4)
+    table = make_table(n=50, missing=0.4)
     fixed, plain = training_data(table, "stack:3"), training_data(table, "stack:3")
     indices, addresses = FixedIndices(), set()
     for _ in range(12):
@@ -181,7 +181,7 @@ def test_batches_for_a_cuda_graph_are_read_from_fixed_addresses(make_table):
 
 
 def test_prefetched_batches_are_not_part_of_the_state(make_table):
-    table = make_table(n=50, holes=0.3)
+    table = make_table(n=50, missing=0.3)
     data = training_data(table, "stack:2", max_bytes=0)
     for _ in range(5):
         data.advance(16)
@@ -205,7 +205,7 @@ def test_an_error_in_the_prefetching_thread_reaches_the_trainer(make_table):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_cuda_graph_reads_streamed_batches(make_table):
     """Batches arrive in place while the thread gathers, also during the capture."""
-    table = make_table(n=500, holes=0.4)
+    table = make_table(n=500, missing=0.4)
     here = training_data(table, "stack:3", max_bytes=0)
     there = TrainingData(
         here.completions,

@@ -29,7 +29,7 @@ def weights(trainer) -> torch.Tensor:
 
 
 def test_training_lowers_the_held_out_loss(make_table):
-    table = make_table(n=300, n_num=3, cards=(3,), holes=0.2)
+    table = make_table(n=300, n_num=3, cards=(3,), missing=0.2)
     trainer = make_trainer(table, steps=600)
     start = trainer.held_out_loss()
     run = train(trainer)
@@ -138,7 +138,7 @@ def test_a_checkpoint_of_another_run_is_refused(make_table, tmp_path):
     with pytest.raises(ArtifactError, match="other data, settings or seed"):
         Checkpoint(path, "b").load()
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ArtifactError, match="damaged"):
+    with pytest.raises(ArtifactError, match="invalid checkpoint file"):
         Checkpoint(path, "a").load()
 
 

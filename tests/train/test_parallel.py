@@ -459,7 +459,7 @@ def test_torchrun_writes_one_model_and_prints_one_line(tmp_path):
     assert done.stdout.count("\n") == 1
     assert done.stderr.count("note: ") == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.augmask", "t.csv"]
-    assert not load(tmp_path / "m.augmask", "cpu").sample(5).isna().any().any()
+    assert not load(tmp_path / "m.augmask", device="cpu").sample(5).isna().any().any()
 
 
 def test_an_error_of_both_processes_is_reported_once(tmp_path):

@@ -79,7 +79,9 @@ def test_the_accelerated_step_is_the_plain_step(make_table, backbone):
 
 def test_a_compiled_step_has_the_loss_of_the_plain_step(make_table, monkeypatch):
     """With an identity for a compiler: the noise is drawn first, in the same order."""
-    monkeypatch.setattr("augmask.diffusion.compiled.fused", lambda function: function)
+    monkeypatch.setattr(
+        "augmask.diffusion.compiled.compile_function", lambda function: function
+    )
     table = make_table(n=300, n_num=3, cards=(2, 5, 9))
     plain = make_trainer(table, "cdtd")
     compiled = make_trainer(table, "cdtd", compile="always")
@@ -112,7 +114,7 @@ def test_trainers_from_the_same_state_take_the_same_step(make_table, backbone):
 
 def test_a_step_is_adamw_on_the_masked_mean_of_the_cell_losses(make_table):
     """The first step of Adam moves every weight by the learning rate, downhill."""
-    one = make_trainer(make_table(n=300, holes=0.3), "cdtd", warmup=1)
+    one = make_trainer(make_table(n=300, missing=0.3), "cdtd", warmup=1)
     before, noise = one.flat.weights.detach().clone(), one.noise.get_state()
     one.step(0.0)
     change = one.flat.weights.detach() - before
@@ -132,7 +134,7 @@ def test_a_step_is_adamw_on_the_masked_mean_of_the_cell_losses(make_table):
 
 
 def test_a_state_may_reuse_the_memory_of_an_earlier_one(make_table):
-    one = make_trainer(make_table(n=300, holes=0.3), "cdtd")
+    one = make_trainer(make_table(n=300, missing=0.3), "cdtd")
     one.step(0.1)
     earlier = one.state()
     weights = earlier["weights"].clone()

@@ -20,7 +20,7 @@ from typing import Any
 
 from augmask.errors import UsageError
 
-INSTALL = "see docs/baselines.md for an environment in which it works"
+INSTALL = "see docs/research/baselines.md for an environment in which it works"
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class DirectPath(nn.Module):
 
     Dependence between two columns is mostly linear. On a wide table it would have to be
     learned by hidden units that all columns share. On a narrow table the bypass may
-    cost more than it gains (docs/backbones.md).
+    cost more than it gains (docs/research/backbones.md).
 
     Shape
     -----

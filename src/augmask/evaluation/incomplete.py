@@ -120,7 +120,7 @@ class KnownMask(MissingModel):
         self.columns_ = rows.columns
         self.mask = rows.notna().to_numpy()
 
-    def observed(self, rows: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
+    def draw_mask(self, rows: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
         """Return which cells the rows had; this is not random."""
         del rng
         if len(rows) != len(self.mask):

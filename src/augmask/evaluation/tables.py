@@ -252,8 +252,8 @@ def _kind_error(cells: Cells, column: Column, label: str) -> DataError:
     return DataError(
         f"column {column.name!r} is {kind} in the real table, but in the {label} table "
         f"it is {cells.form} ({cells.dtype}) with cells such as "
-        f"{str(next(unfit, cells.observed_values[0]))[:40]!r}; convert it, or declare its kind in "
-        "the schema"
+        f"{str(next(unfit, cells.observed_values[0]))[:40]!r}; convert it, or declare "
+        "its kind in the schema"
     )
 
 

@@ -201,7 +201,7 @@ def _correlations(
     return total / np.maximum(count, 1), worst
 
 
-def factorisation_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Gap:
+def factorization_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Gap:
     """Bound what filling the missing cells of a row independently can lose.
 
     Parameters
@@ -223,9 +223,9 @@ def factorisation_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) 
     >>> x, y = rng.normal(size=(2, 2000))
     >>> missing = np.repeat(rng.random((2000, 1)) < 0.3, 2, axis=1)
     >>> same = pd.DataFrame({"a": x, "b": x + 0.1 * y}).mask(missing)
-    >>> factorisation_gap(same).bound > 0.95
+    >>> factorization_gap(same).bound > 0.95
     True
-    >>> factorisation_gap(pd.DataFrame({"a": x, "b": y}).mask(missing)).bound < 0.1
+    >>> factorization_gap(pd.DataFrame({"a": x, "b": y}).mask(missing)).bound < 0.1
     True
     """
     if not len(frame):

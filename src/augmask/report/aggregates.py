@@ -28,7 +28,7 @@ from augmask.evaluation.coverage import as_points
 from augmask.evaluation.references import mean_mode_fill
 from augmask.evaluation.tables import Codes, Floats, Frames, level_codes, numbers
 from augmask.missing.describe import Missingness, describe
-from augmask.missing.gap import Gap, factorisation_gap
+from augmask.missing.gap import Gap, factorization_gap
 
 MIN_COUNT = 5
 # Marginals: bins of a number, bars of a category, letters of a label.
@@ -302,7 +302,7 @@ def missing_patterns(real: pd.DataFrame) -> MissingPatterns:
     ]
     return MissingPatterns(
         summary,
-        factorisation_gap(real),
+        factorization_gap(real),
         _bands(real[names].isna().to_numpy()),
         tuple(map(str, names)),
         patterns,

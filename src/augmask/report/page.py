@@ -172,7 +172,7 @@ def _context(f: Facts) -> dict[str, Any]:
         "headline": headline(f.cards, len(f.run.get("flagged", ()))),
         "rules": RULES,
         "metrics": sorted(f.metrics.values(), key=lambda v: ORDER[v.grade]),
-        "augmenter": f.run.get("fill"),
+        "augmenter": f.run.get("augmenter"),
         "meanings": {key: v.entry.meaning for key, v in f.metrics.items()},
         "marginals": [
             (most, [m for m in f.marginals if m.kind == kind])

@@ -16,7 +16,7 @@ from augmask.errors import ConditionError, UsageError, did_you_mean
 from augmask.missing.model import MissingModel, draw_missing
 from augmask.progress import Progress, silent
 from augmask.rng import stream
-from augmask.sample.condition import RowFilter, sample_where
+from augmask.sample.conditional import RowFilter, sample_where
 from augmask.sample.constraints import Constraint
 from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.conditions import read_where

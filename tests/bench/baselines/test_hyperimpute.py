@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 from tests.bench.baselines.noticed import all_states
 
 from augmask.augmentation import resolve_augmenter
-from augmask.errors import NotFittedError, UsageError
+from augmask.errors import UsageError
 from augmask.table.table import Layout, Table
 from augmask_bench.hyperimpute import HyperImpute
 from augmask_bench.peers import why_unusable

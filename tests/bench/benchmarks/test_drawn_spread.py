@@ -46,7 +46,7 @@ def test_the_docs_have_the_figures_of_the_file():
     adult, magic = (
         f"{means[name]:.2f}".removeprefix("0") for name in ("adult", "magic")
     )
-    assert f"was {adult} of the real error on Adult and {magic} on Magic" in page
+    assert f"was {adult} of the true error on Adult and {magic} on Magic" in page
     assert results.name in page
 
 

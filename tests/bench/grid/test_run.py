@@ -130,7 +130,8 @@ def test_incomplete_rows_are_a_failure_of_the_method(
     (run,) = runs_of(write_plan, '[[methods]]\ngenerator = "incomplete"\n')
     result = execute(run, tmp_path)
     assert result["status"] == "failed"
-    assert "complete" in result["reason"]
+    assert "of the synthetic table has" in result["reason"]
+    assert "missing" in result["reason"]
 
 
 def test_an_unavailable_method_reports_the_reason(write_plan, tmp_path):

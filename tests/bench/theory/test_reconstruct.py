@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 import augmask as am
 from augmask.augmentation.boosted import LgbmS
@@ -13,7 +14,7 @@ from augmask.diffusion.cdtd import CDTD
 from augmask.diffusion.noise import log_time, low_discrepancy
 from augmask.diffusion.tabddpm import TabDDPM
 from augmask.diffusion.tabdiff import MIN_TIME, TabDiff
-from augmask.errors import NotFittedError, UsageError
+from augmask.errors import UsageError
 from augmask.table.table import Layout
 from augmask_bench.theory.reconstruct import denoiser_of, inspect_model
 

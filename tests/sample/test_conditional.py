@@ -11,7 +11,7 @@ from scipy import stats
 from augmask.config import Settings
 from augmask.errors import ConditionError
 from augmask.rng import stream
-from augmask.sample.condition import MAX_SEARCH, RowFilter, sample_where
+from augmask.sample.conditional import MAX_SEARCH, RowFilter, sample_where
 from augmask.sample.constraints import learn_constraints, read_constraints
 from augmask.sample.row_generator import EncodedRows, RowGenerator
 from augmask.table.codec import Codec

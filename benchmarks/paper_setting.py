@@ -18,8 +18,8 @@ time: one trains while the other reads, compiles or decodes. Tables and their ro
 read from AUGMASK_DATA.
 
 Scores are stored unrounded, with the settings and the commit of every run. The file
-`results/paper_setting.csv` is older than the preset `paper` as printed; docs/research/paper.md
-explains how its rows differ.
+`results/paper_setting.csv` is older than the preset `paper` as printed;
+docs/research/paper.md explains how its rows differ.
 """
 
 from __future__ import annotations

@@ -114,11 +114,11 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
         options["timesteps"] = steps
     fitted = prepared_fit(backbone, frame, options, a.device)
     plain = untrained(backbone, fitted)
-    table = fitted.codec.encode(frame)
+    table = fitted.state.codec.encode(frame)
     num = torch.from_numpy(table.num.astype(np.float32))
     cat = torch.from_numpy(table.cat.astype(np.int64))
 
-    stand_in = STAND_INS[backbone](plain, fitted.layout.cards)
+    stand_in = STAND_INS[backbone](plain, fitted.state.layout.cards)
     # TabDiff's loader restarts its workers in every epoch
     passes = math.ceil(a.rows / a.batch) if backbone == "tabdiff" else 1
     ours = Fitted(fitted)
@@ -154,10 +154,10 @@ def measure(backbone: str, a: argparse.Namespace) -> Iterator[dict]:
     yield training
 
     many = a.sample_rows or (GPU_ROWS if on_gpu else CPU_ROWS)
-    settings = fitted.settings.replace({"sampling_batch": many})
+    settings = fitted.state.settings.replace({"sampling_batch": many})
     theirs = stand_in.sampling_batch if on_gpu else CPU_ROWS
     # as for a very large sample, for which the step is compiled on a GPU
-    batches = generate_batches(fitted.backbone, 10**9, 0, settings, device)
+    batches = generate_batches(fitted.state.backbone, 10**9, 0, settings, device)
 
     def sample_ours() -> int:
         return len(next(batches).num)

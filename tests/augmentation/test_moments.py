@@ -5,14 +5,13 @@ import pytest
 
 from augmask.augmentation.boosted import LgbmS
 from augmask.augmentation.marginal import Mean
+from augmask.augmentation.misspecification import perturb, temper
 from augmask.augmentation.moments import (
     CHUNK,
     CatMoments,
     Moments,
     NumMoments,
     codes_from_uniform,
-    perturb,
-    temper,
     write_missing,
 )
 from augmask.errors import UsageError

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augmask.augmentation import check_fitted
+from augmask.augmentation.misspecification import perturb
 from augmask.augmentation.moments import (
     CatMoments,
     Float32Array,
@@ -24,7 +25,6 @@ from augmask.augmentation.moments import (
     NumMoments,
     class_frequencies,
     draw_moments,
-    perturb,
 )
 from augmask.augmentation.workers import run_each
 from augmask.errors import UsageError

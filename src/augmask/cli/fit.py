@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augmask.cli.options import Data, Device, Json, SchemaFile, Seed
+from augmask.cli.shared_options import Data, Device, Json, SchemaFile, Seed
 from augmask.cli.terminal import (
     check_suffix,
     collect_warnings,

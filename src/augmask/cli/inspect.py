@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from augmask.cli.options import Data, Json, SchemaFile
+from augmask.cli.shared_options import Data, Json, SchemaFile
 from augmask.cli.terminal import check_suffix, print_error, print_json
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from augmask.cli.options import CsvSafe, Data, Device, Json, ModelFile, RowsFile, Seed
+from augmask.cli.shared_options import (
+    CsvSafe,
+    Data,
+    Device,
+    Json,
+    ModelFile,
+    RowsFile,
+    Seed,
+)
 from augmask.cli.terminal import collect_warnings, print_json, progress_reporter
 
 if TYPE_CHECKING:

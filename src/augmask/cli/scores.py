@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from augmask.cli.options import Json, Real, SchemaFile, Seed, Synthetic, Target, Test
+from augmask.cli.shared_options import (
+    Json,
+    Real,
+    SchemaFile,
+    Seed,
+    Synthetic,
+    Target,
+    Test,
+)
 from augmask.cli.terminal import (
     check_suffix,
     collect_warnings,

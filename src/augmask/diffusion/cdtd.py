@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, normalize, softplus
 
-from augmask.diffusion import edm
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import (
     DirectPath,
@@ -34,7 +34,6 @@ from augmask.diffusion.nets import (
     padded_linear,
 )
 from augmask.diffusion.noise import RNG, log_time, low_discrepancy, normal_like
-from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.sampling import (
@@ -44,6 +43,7 @@ from augmask.diffusion.sampling import (
     corrected_offset,
     emitted_probs,
 )
+from augmask.diffusion.table_precondition import Preconditioner
 from augmask.errors import UsageError
 from augmask.table.table import Layout, Table
 

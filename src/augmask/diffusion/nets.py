@@ -106,8 +106,8 @@ class DirectPath(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
         """Return what to add to the output."""
-        missing_is_level = x * padded_linear(time, self.gate)
-        return DIRECT_GAIN * padded_linear(missing_is_level, self.linear)
+        gated = x * padded_linear(time, self.gate)
+        return DIRECT_GAIN * padded_linear(gated, self.linear)
 
 
 class HiddenLayers(nn.Sequential):

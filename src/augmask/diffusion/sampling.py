@@ -261,7 +261,7 @@ def inpaint(sampler: Sampler, rng: RNG, known: InpaintTask) -> tuple[Batch, Tens
     sampler : Sampler
     rng : torch.Generator
         On the device of the backbone.
-    known : KnownCells
+    known : InpaintTask
 
     Returns
     -------
@@ -394,8 +394,11 @@ def _run(
 
         return cuda_graphed(take, rng, "sampling")
 
-    take = {"step": in_place(sampler.step), "renoise": in_place(sampler.renoise)}
+    take: dict[str, Callable[[], None]] = {}
     for move, place in moves:
+        # on first use: an unconditional sampler need not be able to renoise
+        if move not in take:
+            take[move] = in_place(getattr(sampler, move))
         i.fill_(place)
         take[move]()
     return state

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from augmask.diffusion import edm
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import (
     Heads,

@@ -29,9 +29,9 @@ from augmask.errors import DataError, UsageError, did_you_mean
 from augmask.rng import stream
 from augmask.table.cells import Cells, as_floats, read_cells
 from augmask.table.codec import indicator_name
+from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
-from augmask.table.recover import to_boolean, to_datetime, to_float
 from augmask.table.schema import NUMERIC, Column, Schema
 
 Floats = npt.NDArray[np.float64]

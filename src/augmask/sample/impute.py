@@ -26,8 +26,8 @@ from augmask.sample.imputations import (
 from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.cells import Cells, read_cells
 from augmask.table.codec import Codec, level_indices
+from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.frames import read_frame
-from augmask.table.recover import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.schema import NUMERIC, Column, Schema
 from augmask.table.table import BoolArray, FloatArray, Layout, Table
 

@@ -345,7 +345,7 @@ class RowGenerator:
         steps = self.settings.sampling_steps
         if self._screen_steps > steps // 2 or not hasattr(self.backbone, "sampler"):
             return False
-        return hasattr(self._sampler(steps), "deterministic")
+        return bool(getattr(self._sampler(steps), "deterministic", False))
 
     @property
     def screening_cost(self) -> float:

@@ -20,6 +20,16 @@ import pandas as pd
 from augmask.errors import ArtifactError, DataError, SchemaError
 from augmask.rng import stream
 from augmask.table.cells import AnyArray, Cells, read_cells
+from augmask.table.dtype_recovery import (
+    NUMPY_UNITS,
+    are_numbers,
+    instants,
+    is_code_like,
+    to_boolean,
+    to_datetime,
+    to_float,
+    to_integer,
+)
 from augmask.table.functional_dependencies import (
     apply_dependency,
     cell_values,
@@ -30,16 +40,6 @@ from augmask.table.functional_dependencies import (
 )
 from augmask.table.identifiers import fresh_values
 from augmask.table.lattice import round_to_lattice
-from augmask.table.recover import (
-    NUMPY_UNITS,
-    are_numbers,
-    instants,
-    is_code_like,
-    to_boolean,
-    to_datetime,
-    to_float,
-    to_integer,
-)
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema
 from augmask.table.table import Layout, Table

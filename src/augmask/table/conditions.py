@@ -27,7 +27,7 @@ import pandas as pd
 
 from augmask.errors import ConditionError, brief_repr, did_you_mean
 from augmask.table.cells import MAX_NUMBER, type_name
-from augmask.table.recover import NUMPY_UNITS
+from augmask.table.dtype_recovery import NUMPY_UNITS
 from augmask.table.schema import NUMERIC, Column, Schema
 
 QUOTE = "'"

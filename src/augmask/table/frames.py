@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from augmask.errors import DataError
 from augmask.files import is_regular_file
-from augmask.table.recover import is_code_like
+from augmask.table.dtype_recovery import is_code_like
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
 # Beyond this, neighbouring whole numbers may be the same float.

@@ -30,8 +30,8 @@ import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
 from augmask.table.cells import Cells, read_cells
+from augmask.table.dtype_recovery import to_boolean, to_float
 from augmask.table.notes import OPERATORS
-from augmask.table.recover import to_boolean, to_float
 from augmask.table.schema import Column, Schema
 
 Bools = npt.NDArray[np.bool_]

@@ -12,10 +12,7 @@ import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
 from augmask.table.cells import Cells, read_cells
-from augmask.table.frames import read_frame
-from augmask.table.identifiers import identifier_form, integer_reason, text_reason
-from augmask.table.lattice import lattice_text, learn_lattice
-from augmask.table.recover import (
+from augmask.table.dtype_recovery import (
     MAX_LEVELS,
     are_numbers,
     check_almost_numeric,
@@ -31,6 +28,9 @@ from augmask.table.recover import (
     to_float,
     to_integer,
 )
+from augmask.table.frames import read_frame
+from augmask.table.identifiers import identifier_form, integer_reason, text_reason
+from augmask.table.lattice import lattice_text, learn_lattice
 from augmask.table.schema import Column, Schema
 from augmask.table.schema_file import check_settings, read_overrides
 from augmask.table.structural_missingness import with_structural_missingness

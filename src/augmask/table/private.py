@@ -15,7 +15,7 @@ import pandas as pd
 
 from augmask.table.cells import Cells, read_cells
 from augmask.table.codec import level_indices
-from augmask.table.recover import NUMPY_UNITS, instants, to_datetime, to_float
+from augmask.table.dtype_recovery import NUMPY_UNITS, instants, to_datetime, to_float
 from augmask.table.schema import NUMERIC, Column, Schema
 
 # Values shared by fewer rows are removed.

@@ -30,7 +30,7 @@ import pandas as pd
 
 from augmask.table.cells import read_cells
 from augmask.table.codec import encode_levels, encode_numbers, indicator_name, origin
-from augmask.table.recover import NUMPY_UNITS
+from augmask.table.dtype_recovery import NUMPY_UNITS
 from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema
 
 Bools = npt.NDArray[np.bool_]

@@ -47,11 +47,12 @@ class Checkpoint:
         """Write the run, completely or not at all; warn once if that fails."""
         # the facts are text of their own: losses may be infinite, which JSON is not
         metadata = {"fingerprint": self.fingerprint, "facts": json.dumps(facts)}
-        arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
         self._last = time.monotonic()
         try:
+            arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
             write_container(self.path, KIND, metadata, arrays)
-        except DataError as error:
+        # TypeError: numpy has no bfloat16, which a custom backbone may use
+        except (DataError, TypeError) as error:
             if not self._warned:
                 self._warned = True
                 warnings.warn(

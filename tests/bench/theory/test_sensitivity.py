@@ -11,7 +11,7 @@ from torch import nn
 import augmask as am
 from augmask.augmentation.boosted import LgbmSCalibrated
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
-from augmask.diffusion import edm
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.errors import DataError, UsageError
 from augmask.table.table import Layout, Table
 from augmask_bench.theory import sensitivity as module

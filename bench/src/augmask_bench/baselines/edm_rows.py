@@ -1,7 +1,7 @@
 """EDM for rows that are vectors (Karras et al., 2022), for TabSyn and DiffPuter.
 
 Rows are scaled to a standard deviation of about one half, σ_data; in units of σ_data
-the preconditioning is that of `augmask.diffusion.edm`. In training σ is log-normal.
+the preconditioning is that of `augmask.diffusion.edm_preconditioning`. In training σ is log-normal.
 The sampler follows a fixed schedule of σ by Heun's method, with a little fresh noise
 ("churn") before every step.
 
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from augmask.device import allow_tf32
-from augmask.diffusion import edm
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.cuda_graph import cuda_graphed
 from augmask.diffusion.nets import (
     HiddenLayers,

@@ -345,7 +345,7 @@ def train_epochs(
 
     Parameters
     ----------
-    descent : Descent
+    trainer : Trainer
     epochs : int
     clock : Clock
         May end it earlier.

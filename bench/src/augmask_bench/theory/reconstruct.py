@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from augmask.augmentation import resolve_augmenter
-from augmask.augmentation.moments import CatMoments, Moments, perturb
-from augmask.diffusion import edm
+from augmask.augmentation.misspecification import perturb
+from augmask.augmentation.moments import CatMoments, Moments
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
 from augmask.diffusion.noise import (
     log_time,

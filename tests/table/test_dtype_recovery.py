@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from augmask.table.recover import decimals_of, suspected_numbers, suspected_texts
+from augmask.table.dtype_recovery import decimals_of, suspected_numbers, suspected_texts
 
 REST = np.arange(20.0, 60.0)
 

@@ -10,8 +10,8 @@ from scipy.stats import multivariate_normal, norm
 from augmask.diffusion import build_backbone, edm
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
-from augmask.diffusion.precondition import Preconditioner
 from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.table_precondition import Preconditioner
 from augmask.errors import UsageError
 from augmask.table.table import Layout, Table
 

@@ -38,7 +38,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from augmask.diffusion import edm
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.ragged import Ragged
 from augmask.table.table import FloatArray, Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from augmask.diffusion.edm import denoised, scaled_input, target
+from augmask.diffusion.edm_preconditioning import denoised, scaled_input, target
 from augmask.diffusion.noise import normal_like
 
 

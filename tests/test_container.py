@@ -263,7 +263,11 @@ TENSORS = {
 def test_tensors_that_safetensors_refuses(path, entry):
     header = json.dumps({"x": entry}).encode()
     write_parts(path, Parts(read_parts(path).fields, raw(header, bytes(4))))
-    assert "tensors cannot be read" in reason(path)
+    refused = reason(path)
+    assert "invalid model file" in refused
+    # by safetensors, or before that by the places that the header names
+    early = ("where its tensors are", "not as long as its header says")
+    assert any(text in refused for text in ("tensors cannot be read", *early))
 
 
 # -- files ---------------------------------------------------------------------
@@ -275,3 +279,27 @@ def test_only_a_regular_file_is_read(tmp_path):
     assert "not a regular file" in reason(Path("/dev/zero"))
     assert "is a directory" in reason(tmp_path)
     assert "there is no model file" in reason(tmp_path / "absent")
+
+
+def test_a_header_whose_length_reads_like_a_zip_is_no_zip(tmp_path):
+    path = tmp_path / "m.augmask"
+    for fill in range(19_000, 19_280, 8):
+        write_container(path, "model", {"text": "x" * fill}, {})
+        if path.read_bytes()[:2] == b"PK":
+            break
+    else:
+        pytest.fail("no header of 19,280 bytes was made")
+    assert read_container(path, "model")[0] == {"text": "x" * fill}
+
+
+@pytest.mark.parametrize("start", [b"", b"PK\x03\x04", b"\x10" + bytes(7) + b"{" * 16])
+def test_a_huge_foreign_file_is_refused_before_it_is_read(tmp_path, start):
+    path = tmp_path / "m.augmask"
+    path.write_bytes(start)
+    os.truncate(path, 2**42)  # sparse: takes no room on the disk
+    assert "invalid model file" in reason(path)
+
+
+def test_a_huge_file_behind_a_true_header_is_refused_before_it_is_read(path):
+    os.truncate(path, 2**42)
+    assert "not as long as its header says" in reason(path)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -23,7 +24,7 @@ from augmask.files import as_path, atomic_write, is_regular_file
 FORMAT = 5
 MAX_HEADER = 100_000_000  # bytes; safetensors reads no longer one
 METADATA = "__metadata__"  # where safetensors keeps text besides the tensors
-ZIP = b"PK"  # models up to format 4 were zip archives
+ZIP = b"PK\x03\x04"  # models up to format 4 were zip archives
 
 # What to do about a file that cannot be read, by the kind of its contents.
 ADVICE = {
@@ -95,18 +96,50 @@ def write_container(
         file.write(tensors)
 
 
-def _read_bytes(path: Path, kind: str) -> bytes:
-    """Return the contents of a regular file; a pipe or a device might have no end."""
+@contextmanager
+def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Open a regular file; a pipe or a device might have no end."""
     try:
         if path.is_dir():
             raise ArtifactError(f"cannot read {path}: it is a directory")
         if not is_regular_file(path):
             raise ArtifactError(f"cannot read {path}: it is not a regular file")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            yield file
     except FileNotFoundError as error:
         raise ArtifactError(f"there is no {kind} file {path}") from error
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _read_header(file: BinaryIO, total: int) -> tuple[bytes, dict[str, Any]]:
+    """Return a file's first bytes, up to its tensors, and the header they hold.
+
+    Only what the header says of itself is read: any file may be given, of any size.
+    """
+    start = file.read(8)
+    size = int.from_bytes(start, "little")
+    if not 0 < size <= min(total - 8, MAX_HEADER):
+        if start.startswith(ZIP):
+            raise ValueError("it is a zip archive, as models were before format 5")
+        raise ValueError("it is not a safetensors file, or it is cut short")
+    head = file.read(size)
+    return start + head, _parse(head, "header")
+
+
+def _check_length(header: Mapping[str, Any], length: int) -> None:
+    """Raise unless the tensors of a header end where the file ends."""
+    ends = [0]
+    for name, entry in header.items():
+        if name != METADATA:
+            offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+            if not isinstance(offsets, list) or not all(
+                type(offset) is int for offset in offsets
+            ):
+                raise ValueError("its header does not say where its tensors are")
+            ends += offsets
+    if max(ends) != length:
+        raise ValueError("its tensors are not as long as its header says")
 
 
 def _no_constant(word: str) -> Any:
@@ -170,29 +203,31 @@ def read_container(
         If the file is absent, damaged, of another kind or of another format.
     """
     path = as_path(path)
-    data = _read_bytes(path, kind)
     advice = ADVICE.get(kind, "write it again")
     try:
-        if data.startswith(ZIP):
-            raise ValueError("it is a zip archive, as models were before format 5")
-        size = int.from_bytes(data[:8], "little")
-        if not 0 < size <= min(len(data) - 8, MAX_HEADER):
-            raise ValueError("it is not a safetensors file, or it is cut short")
-        header = _parse(data[8 : 8 + size], "header")
-        fields = header.get(METADATA)
-        if not isinstance(fields, dict) or not all(
-            isinstance(fields.get(name), str)
-            for name in ("kind", "format", "metadata", "sha256")
-        ):
-            raise ValueError("augmask did not write it")
-        if fields["kind"] != kind:
-            raise ValueError(f"its contents are a {brief_repr(fields['kind'])}")
-        _check_format(path, fields["format"], advice)
-        if fields["sha256"] != checksum(header, memoryview(data)[8 + size :]):
+        with _opened(path, kind) as file:
+            total = path.stat().st_size
+            head, header = _read_header(file, total)
+            fields = header.get(METADATA)
+            if not isinstance(fields, dict) or not all(
+                isinstance(fields.get(name), str)
+                for name in ("kind", "format", "metadata", "sha256")
+            ):
+                raise ValueError("augmask did not write it")
+            if fields["kind"] != kind:
+                raise ValueError(f"its contents are a {brief_repr(fields['kind'])}")
+            _check_format(path, fields["format"], advice)
+            _check_length(header, total - len(head))
+            data = head + file.read()
+        if fields["sha256"] != checksum(header, memoryview(data)[len(head) :]):
             raise ValueError("its contents do not match their checksum")
         return _parse(fields["metadata"], "metadata"), _load(data)
     except ArtifactError:
         raise
+    except MemoryError as error:
+        raise ArtifactError(
+            f"cannot read {path}: it is larger than the memory of this machine"
+        ) from error
     except ValueError as error:
         raise ArtifactError(f"invalid {kind} file {path}: {error}; {advice}") from error
 

@@ -26,7 +26,7 @@ from augmask.config import SUPERVISE, Settings
 from augmask.container import ADVICE, read_container, write_container
 from augmask.diffusion import build_members, keywords_of
 from augmask.diffusion.base import Backbone
-from augmask.errors import ArtifactError, DataError, UsageError
+from augmask.errors import ArtifactError, DataError, UsageError, brief_repr
 from augmask.missing.model import MissingModel, draw_missing
 from augmask.packages import library_versions
 from augmask.sample.constraints import (
@@ -354,6 +354,11 @@ def _check_functions(
     constraints = manifest.get("constraints")
     stored = constraints if isinstance(constraints, list) else []
     fitted = {str(c["own"]) for c in stored if isinstance(c, dict) and "own" in c}
+    if isinstance(functions, str) or not all(callable(each) for each in functions):
+        raise UsageError(
+            "constraints of load must be a list of Python functions, got "
+            f"{brief_repr(functions)}; a file holds all other constraints"
+        )
     passed = {Predicate(function).text for function in functions}
     for name in sorted(fitted - passed):
         raise UsageError(
@@ -378,6 +383,7 @@ def read_model(
     # whatever is wrong with a file may surface anywhere
     except Exception as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        reason = reason if len(reason) < 300 else reason[:300] + "..."
         raise ArtifactError(
             f"invalid model file {path}: {reason}; {ADVICE['model']}"
         ) from error

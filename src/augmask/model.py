@@ -550,6 +550,11 @@ def fit_many(
     >>> [len(model.sample(2)) for model in fit_many(models, [df, df])]
     [2, 2]
     """
+    if isinstance(models, AugMask) or isinstance(tables, pd.DataFrame):
+        raise UsageError("fit_many needs a sequence of models and one of tables")
+    models, tables = list(models), list(tables)
+    if not all(isinstance(model, AugMask) for model in models):
+        raise UsageError("fit_many needs a sequence of AugMask models")
     if len(models) != len(tables):
         raise UsageError(
             f"every model needs a table, got {len(models)} models and "

@@ -13,6 +13,8 @@ from importlib import metadata
 from importlib.metadata import EntryPoint
 from typing import Any
 
+from augmask.errors import UsageError
+
 
 def library_versions(*names: str) -> dict[str, str]:
     """Return the versions of Python and of those libraries that are installed.
@@ -50,6 +52,15 @@ def plugins(group: str) -> dict[str, Callable[[], Any]]:
     """
 
     def maker(point: EntryPoint) -> Callable[[], Any]:
-        return lambda: point.load()()
+        def make() -> Any:
+            try:
+                return point.load()()
+            except ImportError as error:
+                raise UsageError(
+                    f"{point.name} cannot be loaded from {point.value}: {error}; "
+                    "install that package again"
+                ) from error
+
+        return make
 
     return {name: maker(point) for name, point in entry_points_of(group).items()}

@@ -2,8 +2,9 @@
 
 A preset consists of settings that all backbones share and of settings for each
 backbone. `paper` holds what the paper prints and nothing else: every departure from it
-is a setting that is off there (docs/research/paper.md lists them). docs/presets.md has measured
-costs and quality. `auto` picks a preset by the device and adapts it to small tables.
+is a setting that is off there (docs/research/paper.md lists them). docs/presets.md has
+measured costs and quality. `auto` picks a preset by the device and adapts it to small
+tables.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ CONDITIONS = [
     asks("text for a number", 'age == "thirty"', "'age' holds numbers", "thirty"),
     asks("number for text", "job == 3", "'job' holds text", "3"),
     asks("range of words", 'job > "a"', "'job'", "no order"),
-    asks("two columns", "age < weight", "one column and one value", "rule"),
+    asks("two columns", "age < weight", "one column and one value", "constraints"),
     asks("nothing asked", "", "cannot be read"),
     asks("half a condition", "age >", "'age >'", "cannot be read"),
     asks("or", "age == 30 or age == 40", "age == 30 or age == 40", "none of them"),
@@ -41,13 +41,15 @@ CONDITIONS = [
         asks(f"{name} on {column}", f"{column} {sign} {number}", says)
         for name, number, says in (
             ("9,000 digits", "9" * 9_000, "cannot be read"),
-            ("4,000 digits", "9" * 4_000, "larger than any number of a table"),
-            ("minus 400 digits", "-" + "9" * 400, "larger than any number of a table"),
-            ("9,000 hex digits", "0x" + "f" * 9_000, "larger than any number of a"),
+            ("4,000 digits", "9" * 4_000, "a number that it can hold"),
+            ("minus 400 digits", "-" + "9" * 400, "a number that it can hold"),
+            ("9,000 hex digits", "0x" + "f" * 9_000, "a number that it can hold"),
         )
         for column, sign in (("age", "<"), ("weight", "=="), ("job", "=="))
     ),
-    asks("digits in a list", f"age in [30, {'9' * 4_000}]", "larger than any number"),
+    asks(
+        "digits in a list", f"age in [30, {'9' * 4_000}]", "a number that it can hold"
+    ),
     Bad(
         "unknown missingness",
         USAGE,
@@ -65,7 +67,7 @@ CONDITIONS = [
         "impute other columns",
         BAD_DATA,
         f"{IMPUTE} bad.csv --out rows.csv",
-        ("no columns but those", "'x'", "known: age"),
+        ("'x'", "may only have columns that were learned", "known: age"),
         write("bad.csv", "x,y\n1,2\n,3\n"),
     ),
     Bad(
@@ -102,7 +104,7 @@ CONDITIONS = [
         "a rule that the table breaks",
         BAD_DATA,
         f"{FIT_GOOD} --constraint 'weight <= age'",
-        ("break the rule weight <= age", "at most 5%"),
+        ("violate the constraint weight <= age", "at most 5%"),
     ),
     Bad(
         "a combination of decimals",

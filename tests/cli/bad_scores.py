@@ -59,7 +59,7 @@ SCORES = [
         "missing values in synthetic rows",
         BAD_DATA,
         SCORE,
-        ("'weight'", "3 holes", "augmask sample"),
+        ("'weight'", "3 missing values", "augmask sample"),
         rows(lambda f: f.assign(weight=[None] * 3 + [70.5] * 57)),
     ),
     Bad(
@@ -73,7 +73,7 @@ SCORES = [
         "target absent",
         BAD_DATA,
         f"{SCORE} --target jobb",
-        ("target", "'jobb'", "did you mean 'job'"),
+        ("'jobb' to predict", "did you mean 'job'"),
         same,
     ),
     Bad(

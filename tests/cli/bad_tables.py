@@ -106,7 +106,7 @@ TABLES = [
         "numbers with intruders",
         BAD_DATA,
         FIT_BAD,
-        ("'mixed'", "'bad'", "holes"),
+        ("'mixed'", "'bad'", "na_values"),
         lambda: pd.DataFrame(
             {"mixed": [*(str(i / 7) for i in range(300)), *["bad"] * 4]}
         ).to_csv("bad.csv", index=False),
@@ -203,21 +203,21 @@ SCHEMAS = [
         "many digits in a schema",
         BAD_DATA,
         FIT_SCHEMA,
-        ("decimals", "'age'", "whole number"),
+        ("'age'", "decimals", "whole number"),
         schema("[columns.age]\ndecimals = " + "9" * 4_000 + "\n"),
     ),
     Bad(
         "a shallow nest in a schema",
         BAD_DATA,
         FIT_SCHEMA,
-        ("levels", "'job'"),
+        ("'job'", "levels"),
         schema("[columns.job]\nlevels = " + "[" * 300 + "]" * 300 + "\n"),
     ),
     Bad(
         "a number of many digits as a code",
         BAD_DATA,
         FIT_SCHEMA,
-        ("na_values", "'age'"),
+        ("'age'", "na_values"),
         schema(f"[columns.age]\nna_values = [0x{'f' * 9_000}]\n"),
     ),
     Bad(
@@ -245,7 +245,7 @@ SCHEMAS = [
         "unknown kind",
         BAD_DATA,
         FIT_SCHEMA,
-        ("'age'", "unknown kind 'integr'", "did you mean 'integer'"),
+        ("'age'", "kind must be one of", "'integr'", "did you mean 'integer'"),
         schema('[columns.age]\nkind = "integr"\n'),
     ),
     Bad(

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal, norm
 
-from augmask.diffusion import build_backbone, edm
+from augmask.diffusion import build_backbone
+from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
 from augmask.diffusion.ragged import Ragged

@@ -122,7 +122,7 @@ def filled(tmp_path_factory):
     folder = copy_tables(tmp_path_factory.mktemp("filled"))
     with (
         pytest.MonkeyPatch.context() as patch,
-        pytest.warns(AugMaskWarning, match="taken for holes.*'ZZ'"),
+        pytest.warns(AugMaskWarning, match="count as missing and are imputed.*'ZZ'"),
     ):
         yield run_page("impute.md", folder, patch)
 

@@ -75,6 +75,10 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
 }
 
 
+# Augmenters of other packages, and what to install for them.
+OPTIONAL = {"hyperimpute": "the package augmask-bench; install it (docs/research)"}
+
+
 def available_augmenters() -> dict[str, Callable[[], Augmenter]]:
     """Return the built-in augmenters, then those of installed plug-ins."""
     installed = plugins("augmask.augmenters")
@@ -100,6 +104,8 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
         known = AUGMENTERS if name in AUGMENTERS else available_augmenters()
         if name in known:
             return known[name]()
+        if name in OPTIONAL:
+            raise UsageError(f"the augmenter {name!r} needs {OPTIONAL[name]}")
         hint = did_you_mean(name, ["auto", *known])
         raise UsageError(f"unknown augmenter {name!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(

@@ -1,8 +1,8 @@
 """Misspecified augmentation: context bias η and stochasticity λ.
 
 The paper's sensitivity section perturbs one fitted LGBM-S: η pulls the conditional mean
-or probabilities towards the marginal ones, λ scales the spread. (0, 1) is LGBM-S, (0, 0)
-a point prediction, (1, 0) mean or mode.
+or probabilities towards the marginal ones, λ scales the spread. (0, 1) is LGBM-S,
+(0, 0) a point prediction, (1, 0) mean or mode.
 """
 
 from __future__ import annotations

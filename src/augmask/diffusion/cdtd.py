@@ -294,8 +294,9 @@ class CDTD(SamplerMixin, nn.Module):
         Share of the training time that the warp stays at its start; 0, the default, is
         as published. None uses the share of pairs of cells in a row that were not
         observed together, 1 - r² with r the share of observed cells: where much is
-        missing, a free warp leaves little time for high sigmas (docs/research/backbones.md). The
-        sampler follows the learned warp in either case.
+        missing, a free warp leaves little time for high sigmas
+        (docs/research/backbones.md). The sampler follows the learned warp in either
+        case.
     precondition : {"cell", "table"}
         What the network starts from. `cell`, as published: each number's own noisy
         value, and nothing for categories. `table`: all that correlations and

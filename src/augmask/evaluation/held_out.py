@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.augmentation import Augmenter, resolve_augmenter
+from augmask.augmentation import DEFAULT_AUGMENTER, Augmenter, resolve_augmenter
 from augmask.errors import DataError, UsageError
 from augmask.evaluation.tables import (
     Codes,
@@ -346,8 +346,10 @@ def calibration(
 
 
 def augmenter_name(augmenter: str | Augmenter) -> str:
-    """Return the name of an augmenter: as passed, or its class."""
-    return augmenter if isinstance(augmenter, str) else type(augmenter).__name__
+    """Return the name of an augmenter, or of its class; `auto` is the default's."""
+    if isinstance(augmenter, str):
+        return DEFAULT_AUGMENTER if augmenter == "auto" else augmenter
+    return type(augmenter).__name__
 
 
 def held_out_cells(

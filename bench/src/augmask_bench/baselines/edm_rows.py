@@ -1,9 +1,9 @@
 """EDM for rows that are vectors (Karras et al., 2022), for TabSyn and DiffPuter.
 
 Rows are scaled to a standard deviation of about one half, σ_data; in units of σ_data
-the preconditioning is that of `augmask.diffusion.edm_preconditioning`. In training σ is log-normal.
-The sampler follows a fixed schedule of σ by Heun's method, with a little fresh noise
-("churn") before every step.
+the preconditioning is that of `augmask.diffusion.edm_preconditioning`. In training σ is
+log-normal. The sampler follows a fixed schedule of σ by Heun's method, with a little
+fresh noise ("churn") before every step.
 
 Known entries are inpainted as in RePaint (Lugmayr et al., 2022): at every σ they are
 replaced by their value plus noise of that σ, and every step is repeated with renoising

@@ -1,9 +1,9 @@
 """ForestDiff, through the package ForestDiffusion (Jolicoeur-Martineau et al. 2024).
 
 Flow matching with boosted trees instead of a network, on incomplete tables. The package
-has three bugs with incomplete categories (docs/research/baselines.md), which are avoided here:
-categories of three or more levels are passed one-hot, a missing one as a block of NaN,
-and not declared as categories; labels and batches are not used.
+has three bugs with incomplete categories (docs/research/baselines.md), which are
+avoided here: categories of three or more levels are passed one-hot, a missing one as a
+block of NaN, and not declared as categories; labels and batches are not used.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ MakeTable = Callable[..., Table]
 
 @pytest.fixture
 def make_table() -> MakeTable:
-    """Return a maker of random tables with dependence and MCAR holes."""
+    """Return a maker of random tables with dependence and MCAR missing values."""
 
     def make(
         n: int = 60,

@@ -48,14 +48,14 @@ if __name__ == "__main__":
     made, at = coded.values.copy(), 0
     for j, how in enumerate(shown):
         wide = blocks[j].shape[1]
-        part, hole = filled[:, at : at + wide], np.isnan(coded.values[:, j])
+        part, missing = filled[:, at : at + wide], np.isnan(coded.values[:, j])
         at += wide
         if isinstance(how, tuple):
-            made[hole, j] = part[hole, 0] * how[1] + how[0]
+            made[missing, j] = part[missing, 0] * how[1] + how[0]
         else:
-            chances = part[hole]
+            chances = part[missing]
             if not whole:
                 last = 1 - chances.sum(axis=1, keepdims=True)
                 chances = np.hstack([chances, last])
-            made[hole, j] = how[chances.argmax(axis=1)]
+            made[missing, j] = how[chances.argmax(axis=1)]
     task.write([coded.frame(made)])

@@ -13,7 +13,7 @@ SHARES = np.array([[0.8, 0.1, 0.1], [0.2, 0.65, 0.15]])
 
 
 def made(n=1500, missing=0.3, seed=0):
-    """Return a table: correlation .79, shares .66 / .23 / .11 or so, MCAR holes."""
+    """Return a table: correlation .79, shares .66 / .23 / .11 or so, 30 % MCAR."""
     rng = np.random.default_rng(seed)
     right = rng.random(n) < 0.24
     centre = np.where(right, 1.78, -0.56)[:, None]
@@ -27,7 +27,7 @@ def made(n=1500, missing=0.3, seed=0):
 
 
 def with_other_rubbish(table):
-    """Return the table with other contents beneath its holes."""
+    """Return the table with other contents beneath its missing values."""
     num = np.where(table.num_observed, table.num, 1e4).astype(np.float32)
     last = np.array(table.layout.cards, dtype=np.int32) - 1
     cat = np.where(table.cat_observed, table.cat, last).astype(np.int32)

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def make_frame():
-    def make(n=300, holes=0.3, seed=0):
+    def make(n=300, missing=0.3, seed=0):
         rng = np.random.default_rng(seed)
         shared = rng.normal(size=n)
         frame = pd.DataFrame(
@@ -20,6 +20,6 @@ def make_frame():
                 "d": rng.choice(["x", "y", "z"], size=n),
             }
         )
-        return frame.mask(rng.random(frame.shape) < holes)
+        return frame.mask(rng.random(frame.shape) < missing)
 
     return make

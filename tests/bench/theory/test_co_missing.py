@@ -80,15 +80,15 @@ def test_the_papers_average_is_no_bound_for_the_mean_of_the_ratios():
     ratios, bounds, parts, missing = [], [], np.zeros(2 * n), np.zeros(2 * n)
     for i in range(n):
         for side in (0, 1):
-            holes = [2 * k + side for k in range(n) if k != i] + [2 * i, 2 * i + 1]
-            weight = np.where(np.array(holes) // 2 == i, 1.0, 0.1)
-            same = np.equal.outer(np.array(holes) // 2, np.array(holes) // 2)
+            together = [2 * k + side for k in range(n) if k != i] + [2 * i, 2 * i + 1]
+            weight = np.where(np.array(together) // 2 == i, 1.0, 0.1)
+            same = np.equal.outer(np.array(together) // 2, np.array(together) // 2)
             m = np.where(same, np.outer(weight, weight), 0.0)
-            found = split(m, same.astype(float), np.arange(len(holes)))
+            found = split(m, same.astype(float), np.arange(len(together)))
             ratios.append(abs(found.delta) / found.p_diag)
             bounds.append(found.parts.max())
-            parts[holes] += found.parts
-            missing[holes] += 1
+            parts[together] += found.parts
+            missing[together] += 1
     averaged = parts / missing
     np.testing.assert_allclose(averaged, 2 / (n + 1))
     assert np.mean(ratios) > 0.9 > 2 * averaged.max()
@@ -98,25 +98,28 @@ def test_the_papers_average_is_no_bound_for_the_mean_of_the_ratios():
 # -- on tables -------------------------------------------------------------------
 
 
-def gaussian_table(covariance, n, holes, rng):
-    """Rows that miss the columns `holes` together, half of them, and true moments."""
+def gaussian_table(covariance, n, together, rng):
+    """Rows, half of which miss the columns `together`, and the true moments."""
     d = len(covariance)
     x = rng.multivariate_normal(np.zeros(d), covariance, n)
     observed = np.ones((n, d), dtype=bool)
-    observed[np.ix_(rng.random(n) < 0.5, holes)] = False
+    observed[np.ix_(rng.random(n) < 0.5, together)] = False
     layout = Layout(tuple("abcdef"[:d]), (), ())
     table = Table(x, np.zeros((n, 0), dtype=int), observed, layout)
-    rest = [j for j in range(d) if j not in holes]
+    rest = [j for j in range(d) if j not in together]
     covariance = np.asarray(covariance)
     slope = np.linalg.solve(
-        covariance[np.ix_(rest, rest)], covariance[np.ix_(rest, holes)]
+        covariance[np.ix_(rest, rest)], covariance[np.ix_(rest, together)]
     )
-    given = covariance[np.ix_(holes, holes)] - slope.T @ covariance[np.ix_(rest, holes)]
-    missing = ~observed[:, holes[0]]
+    given = (
+        covariance[np.ix_(together, together)]
+        - slope.T @ covariance[np.ix_(rest, together)]
+    )
+    missing = ~observed[:, together[0]]
     mu = (x[missing][:, rest] @ slope).astype(np.float32)
     empty = NumMoments(np.zeros(0, np.float32), np.zeros(0, np.float32))
     factors = [empty] * d
-    for i, j in enumerate(holes):
+    for i, j in enumerate(together):
         sigma = np.full(len(mu), np.sqrt(given[i, i]), np.float32)
         factors[j] = NumMoments(mu[:, i], sigma)
     return table, Moments(tuple(factors), ()), given
@@ -188,7 +191,7 @@ def test_columns_never_seen_together_count_as_one():
 
 
 def test_mixed_columns_of_a_fitted_model(make_frame):
-    frame = make_frame(holes=0.4)
+    frame = make_frame(missing=0.4)
     options = {"steps": 60, "width": 32, "depth": 2}
     model = am.AugMask(augmenter="ecdf", preset="fast", options=options).fit(frame)
     rng = np.random.default_rng(0)

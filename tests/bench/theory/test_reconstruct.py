@@ -130,7 +130,7 @@ def test_a_fitted_model_can_be_inspected(make_frame):
     )
     _, _, plain = inspect_model(model, frame, LgbmS(n_jobs=1), rng=rng)
     np.testing.assert_allclose(moments.num[0].sigma, 2 * plain.num[0].sigma)
-    # The placeholder level of `zero` is a coordinate that no hole can take.
+    # The placeholder level of `zero` is a coordinate that no missing value can take.
     assert [p.p.shape[1] for p in moments.cat] == list(table.layout.cards)
     assert not moments.cat[0].p[:, -1].any()
     width = table.layout.n_num + sum(table.layout.cards)

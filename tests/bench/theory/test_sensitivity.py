@@ -25,7 +25,7 @@ def fixed(function):
 
 
 def mixed_table(rng, n=40):
-    """Two numbers and a category of three levels, every row with one hole or two."""
+    """Two numbers and a category of three levels, one or two of them missing."""
     observed = np.ones((n, 3), dtype=bool)
     observed[np.arange(n), rng.integers(3, size=n)] = False
     observed[: n // 4, 2] = False
@@ -47,7 +47,7 @@ def mixed_table(rng, n=40):
 
 
 def test_of_a_linear_denoiser_it_is_a_sum_of_traces(monkeypatch):
-    """Σ_j tr(M_Oj Σ_jj M_Ojᵀ) with each row's own holes, whatever the pieces."""
+    """Σ_j tr(M_Oj Σ_jj M_Ojᵀ) with each row's missing cells, whatever the pieces."""
     rng = np.random.default_rng(0)
     table, moments = mixed_table(rng)
     matrix = rng.normal(size=(5, 5))
@@ -147,7 +147,7 @@ LEVELS = np.geomspace(0.05, 5.0, 24)
 
 
 def gaussian_rows(n, rng, p=1.0):
-    """Rows, their table with holes in column 0, and the true conditional moments."""
+    """Rows, their table with column 0 incomplete, and the true conditional moments."""
     x = rng.multivariate_normal(np.zeros(D), COVARIANCE, n)
     observed = np.ones((n, D), dtype=bool)
     observed[:, 0] = rng.random(n) >= p
@@ -218,11 +218,11 @@ def trained(lam, table, moments, seed):
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     net = Net()
-    holes = ~table.observed[:, 0]
+    missing = ~table.observed[:, 0]
     x = table.num.copy()
     factor = moments.num[0]
-    drawn = np.random.default_rng(seed).standard_normal(holes.sum())
-    x[holes, 0] = factor.mu + lam * factor.sigma * drawn
+    drawn = np.random.default_rng(seed).standard_normal(missing.sum())
+    x[missing, 0] = factor.mu + lam * factor.sigma * drawn
     rows, seen = torch.tensor(x).float(), torch.tensor(table.observed).float()
     optimiser = torch.optim.Adam(net.parameters(), 3e-3)
     for step in range(1200):

@@ -49,8 +49,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         function that is called with a `Layout`, or a module, which is copied.
     augmenter : str or Augmenter, default="auto"
         What completes missing values during training: `zero`, `mean`, `noise`, `ecdf`,
-        `mice`, `lgbm-d`, `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, `hyperimpute`, or
-        an object with the methods `fit` and `draw`. `auto` is `lgbm-s`.
+        `mice`, `lgbm-d`, `lgbm-s`, `lgbm-s-calibrated`, `lgbm-chain`, `hyperimpute`
+        (with augmask-bench), or an object with the methods `fit` and `draw`. `auto` is
+        `lgbm-s`.
     supervise : {"observed", "all"}, default="observed"
         The cells that the loss counts. The paper's AugMask is `lgbm-s` with `observed`,
         its AugFull is `lgbm-s` with `all`, its NoAug is `mean` with `all`.

@@ -76,7 +76,7 @@ AUGMENTERS: dict[str, Callable[[], Augmenter]] = {
 
 
 # Augmenters of other packages, and what to install for them.
-OPTIONAL = {"hyperimpute": "the package augmask-bench; install it (docs/research)"}
+OPTIONAL = {"hyperimpute": "the package augmask-bench; docs/research/baselines.md"}
 
 
 def available_augmenters() -> dict[str, Callable[[], Augmenter]]:

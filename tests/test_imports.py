@@ -15,8 +15,8 @@ ROOT = Path(augmask.__file__).parent
 
 # A part may import those to its left. Parts that share a line do not know each other.
 ORDER = [
-    ["errors", "rng", "packages"],
-    ["progress", "files", "notebook", "validation"],
+    ["errors", "rng"],
+    ["progress", "files", "notebook", "packages", "validation"],
     ["container"],
     ["table"],
     ["missing"],

@@ -14,7 +14,7 @@ from tests.sealed import read_parts, with_arrays, with_metadata, write_parts
 from augmask.container import write_container
 from augmask.errors import ArtifactError, AugMaskWarning, DataError
 from augmask.train.checkpoint import Checkpoint, check_state
-from augmask.train.loop import train
+from augmask.train.loop import HISTORY, train
 
 from .trainers import trainer
 
@@ -166,6 +166,9 @@ FACTS = {
     "a history of text": {"history": "long"},
     "a history of numbers": {"history": [1, 2]},
     "a history of nothing": {"history": [{}]},
+    "rows of other columns": {
+        "history": [dict.fromkeys(HISTORY, 1.0), dict.fromkeys((*HISTORY, "x"), 1.0)]
+    },
     "a loss in words": {"best_loss": "low"},
     "seconds before the run": {"seconds": -1e9},
     "a step in words": {"best_step": "first"},

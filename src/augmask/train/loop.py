@@ -90,6 +90,8 @@ class TrainingRun:
             complete = isinstance(row, dict) and row.keys() >= set(HISTORY)
             if not complete or not all(type(v) in (int, float) for v in row.values()):
                 raise ValueError("invalid history: rows must hold numbers")
+            if row.keys() != run.history[0].keys():
+                raise ValueError("invalid history: rows must have the same columns")
         if run.stopped not in STOPS:
             raise ValueError(f"invalid stopped: {run.stopped!r}")
         if not all(type(loss) is float for loss in run.recent_losses):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from augmask.errors import SchemaError
+from augmask.table import lattice as lattices
 from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
 from augmask.table.schema import Schema
@@ -184,3 +185,10 @@ def test_damaged_lattices_are_refused(lattice):
     data["columns"][0]["lattice"] = lattice
     with pytest.raises(SchemaError, match="lattice"):
         Schema.from_dict(data)
+
+
+def test_the_ends_of_the_range_are_nodes_in_spite_of_rounding():
+    # 5.53 + 4 * 20.76 is 88.57000000000001, which is beyond the largest value
+    lattice = {"steps": [[20.76, 1.0]], "anchor": 5.53}
+    ends = np.array([-77.51, 88.57])
+    assert lattices.round_to_lattice(ends, lattice, *ends).tolist() == ends.tolist()

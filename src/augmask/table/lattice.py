@@ -275,9 +275,10 @@ def round_to_lattice(
         near = free & (np.abs(x - node) <= reach * step / 2)
         values[near] = node[near]
         free &= ~near
-    # The ends of the range may lie between two nodes.
-    inside = np.where(values > high, values - finest, values)
-    inside = np.where(inside < low, inside + finest, inside)
+    # The ends of the range may lie between two nodes; rounding puts none outside.
+    noise = NOISE * finest
+    inside = np.where(values > high + noise, values - finest, values)
+    inside = np.where(inside < low - noise, inside + finest, inside)
     return np.asarray(np.clip(inside, low, high))
 
 

@@ -51,6 +51,6 @@ def test_tables_of_one_kind(columns):
     assert ((cat >= 0) & (cat < 3)).all()
 
 
-def test_holes_are_refused():
-    with pytest.raises(DataError, match="ARF takes complete tables"):
+def test_missing_values_are_refused():
+    with pytest.raises(DataError, match="ARF needs a complete table"):
         fit(known.made(n=50), TINY, 0)

@@ -167,6 +167,6 @@ def test_tables_of_one_kind_and_fewer_rows_than_a_batch(peer, columns):
 
 @here
 @both
-def test_holes_are_refused(peer):
-    with pytest.raises(DataError, match="takes complete tables"):
+def test_missing_values_are_refused(peer):
+    with pytest.raises(DataError, match="needs a complete table"):
         peer.fit(known.made(n=50), TINY[peer], 0, CPU)

@@ -24,11 +24,11 @@ from augmask.sample.imputations import (
     fill_column,
 )
 from augmask.sample.row_generator import RowGenerator, complete_rows
-from augmask.table.cells import Cells, read_cells
+from augmask.table.cells import Cells
 from augmask.table.codec import Codec, level_indices
 from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.frames import read_frame
-from augmask.table.schema import NUMERIC, Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 from augmask.table.table import BoolArray, FloatArray, Layout, Table
 
 # Unknown values of a column that a warning names.
@@ -75,7 +75,7 @@ def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
         if not column.learned:
             continue
         label = labels[column.name]
-        cells = read_cells(frame[label], column.name, column.na_values)
+        cells = column_cells(frame[label], column)
         missing = ~table.observed[:, place(column.name)]
         new_level = missing & cells.observed
         if new_level.any():

@@ -358,9 +358,10 @@ def read_cells(
         observed = series.notna().to_numpy()
         plain = np.uint64 if dtype.kind == "u" else np.int64
         values = series.to_numpy(dtype=plain, na_value=0)
-        form: Form = "boolean" if dtype.kind == "b" else "integer"
-        values = values.astype(bool) if form == "boolean" else _to_int64(name, values)
-        cells = Cells(form, values, observed, str(dtype))
+        if dtype.kind == "b":
+            cells = Cells("boolean", values.astype(bool), observed, str(dtype))
+        else:
+            cells = Cells("integer", _to_int64(name, values), observed, str(dtype))
     elif dtype.kind == "f":
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         cells = Cells("float", _finite(name, values), ~np.isnan(values), str(dtype))

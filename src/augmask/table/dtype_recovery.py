@@ -17,9 +17,8 @@ import pandas as pd
 
 from augmask.errors import DataError
 from augmask.table.cells import AnyArray, Cells
-from augmask.table.formats import DateFormat, Recognised, recognise
+from augmask.table.formats import MAX_DECIMALS, DateFormat, Recognised, recognise
 from augmask.table.lattice import ODD, without_heaps
-from augmask.table.schema_file import MAX_DECIMALS
 
 # Levels of a category with a code of their own; number-like text with more levels is
 # numeric.
@@ -246,9 +245,9 @@ def check_almost_numeric(cells: Cells, name: str) -> None:
         raise DataError(
             f"column {name!r} holds {what}, but {count} of its {len(codes)} values are "
             f"not, such as {texts[0]!r}; if these mean a missing value, add "
-            f"{na_flags(name, texts)} (or --na auto), or in the schema "
-            f"{{{name!r}: {{'na_values': {list(texts)!r}}}}}; otherwise set its kind to "
-            "'category'"
+            f"{na_flags(name, texts)} (or --na auto), or declare {{{name!r}: "
+            f"{{'na_values': {list(texts)!r}}}}} in the schema; otherwise set its kind "
+            "to 'category'"
         )
     others = levels[~are_numbers(levels)]
     if len(levels) <= MAX_LEVELS or not len(others):
@@ -259,8 +258,8 @@ def check_almost_numeric(cells: Cells, name: str) -> None:
     if few and n_others < len(codes) / 2:
         raise DataError(
             f"column {name!r} holds numbers, but {n_others} of its {len(codes)} values "
-            f"are not, such as {others[0]!r}; add {na_flags(name, others[:1])} if it "
-            "means a missing value, or declare them in the schema, "
+            f"are not, such as {others[0]!r}; if it means a missing value, add "
+            f"{na_flags(name, others[:1].tolist())}, or declare them in the schema, "
             f"{{{name!r}: {{'na_values': [{others[0]!r}]}}}}, or set its kind to "
             "'category'"
         )

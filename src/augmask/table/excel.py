@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ def _sheet(workbook: Any, wanted: str | int | None, path: Path) -> Any:
     if wanted is None:
         if len(names) > 1:
             warnings.warn(
-                f"{path} has the sheets {listed}, and {names[0]!r} is read; for another "
-                "one add --sheet",
+                f"{path} has the sheets {listed}, and {names[0]!r} is read; for "
+                "another one add --sheet",
                 AugMaskWarning,
                 stacklevel=2,
             )
@@ -41,8 +42,8 @@ def _sheet(workbook: Any, wanted: str | int | None, path: Path) -> Any:
         return workbook[names[wanted - 1]]
     if wanted not in names:
         raise DataError(
-            f"{path} has no sheet {wanted!r}{did_you_mean(wanted, names)}; --sheet takes "
-            f"one of {listed}"
+            f"{path} has no sheet {wanted!r}{did_you_mean(wanted, names)}; --sheet "
+            f"takes one of {listed}"
         )
     return workbook[wanted]
 
@@ -50,29 +51,31 @@ def _sheet(workbook: Any, wanted: str | int | None, path: Path) -> Any:
 def _trimmed(rows: list[list[Any]]) -> list[list[Any]]:
     """Return the rows without empty rows and columns at the ends."""
     rows = [row for row in rows if any(cell is not None for cell in row)]
-    width = max((i + 1 for row in rows for i, c in enumerate(row) if c is not None), default=0)
+    width = max(
+        (i + 1 for row in rows for i, c in enumerate(row) if c is not None), default=0
+    )
     return [[*row[:width], *[None] * (width - len(row))] for row in rows]
-
-
-def _time_text(cell: dt.time) -> str:
-    return cell.strftime("%H:%M:%S" if cell.second else "%H:%M")
 
 
 def _column(cells: Sequence[Any], words: bool) -> pd.Series:
     """Return the cells of a column in one type; mixtures stay objects."""
     missing = {"", *NA_WORDS} if words else {""}
-    known = [None if isinstance(c, str) and c in missing else c for c in cells]
+    known: list[Any] = [
+        None if isinstance(c, str) and c in missing else c for c in cells
+    ]
     kinds = {type(cell) for cell in known if cell is not None}
     if kinds == {dt.time}:
         seconds = any(cell.second for cell in known if cell is not None)
         form = "%H:%M:%S" if seconds else "%H:%M"
-        texts = [None if cell is None else cell.strftime(form) for cell in known]
-        return pd.Series(texts, dtype="str")
+        times = [None if cell is None else cell.strftime(form) for cell in known]
+        return pd.Series(times, dtype="str")
     if kinds in ({int, str}, {float, str}, {int, float, str}):
         texts = [cell for cell in known if isinstance(cell, str)]
         if is_code_like(texts) and all(t.strip().isdecimal() for t in texts):
             # 007 beside 12: digits that are text in some cells are text in all.
-            return pd.Series([None if c is None else str(c) for c in known], dtype="str")
+            return pd.Series(
+                [None if c is None else str(c) for c in known], dtype="str"
+            )
         if are_numbers(texts).all():
             return retyped(pd.Series([None if c is None else str(c) for c in known]))
     series = pd.Series(list(known), dtype=object)
@@ -97,15 +100,15 @@ def read_excel_file(
         import openpyxl
     except ImportError as error:
         raise UsageError(
-            f"reading {path.name} needs openpyxl, which is not installed; run pip install "
-            "'augmask[excel]', or save the sheet as CSV"
+            f"reading {path.name} needs openpyxl, which is not installed; run pip "
+            "install 'augmask[excel]', or save the sheet as CSV"
         ) from error
     with warnings.catch_warnings():
         # openpyxl warns about styles and drawings that it does not read.
         warnings.simplefilter("ignore", UserWarning)
         try:
             workbook = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        except (KeyError, ValueError, OSError) as error:
+        except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
             raise DataError(
                 f"{path} cannot be read as Excel: {str(error).strip().splitlines()[0]}"
             ) from error
@@ -132,7 +135,9 @@ def read_excel_file(
         if doubt:
             raise DataError(doubt)
         check_labels([name for name in named if name.strip()])
-        names = [name if name.strip() else f"Unnamed: {i}" for i, name in enumerate(named)]
+        names = [
+            name if name.strip() else f"Unnamed: {i}" for i, name in enumerate(named)
+        ]
         body = rows[1:]
     columns = {
         name: _column([row[i] for row in body], not options.keeps_words(name))

@@ -13,7 +13,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -23,8 +23,10 @@ import numpy.typing as npt
 
 AnyArray = npt.NDArray[Any]
 
-MONTHS = ("January", "February", "March", "April", "May", "June", "July")
-MONTHS += ("August", "September", "October", "November", "December")
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August"),
+    *("September", "October", "November", "December"),
+)
 EPOCH = dt.datetime(1970, 1, 1)
 # Longer text is no date and no number.
 LONGEST = 40
@@ -132,7 +134,7 @@ class DateFormat:
         unique, place = np.unique(values.astype("datetime64[s]"), return_inverse=True)
         texts = [
             "".join(
-                part if i % 2 == 0 else _FIELD[part[-1]](part, instant)
+                part if i % 2 == 0 else _written_field(part, instant)
                 for i, part in enumerate(written)
             )
             for instant in unique.tolist()
@@ -148,20 +150,20 @@ def _name(part: str, name: str) -> str:
     return name.upper() if part.startswith("^") else name
 
 
-_FIELD: dict[str, Callable[[str, dt.datetime], str]] = {
-    "d": lambda part, at: _padded(part, at.day),
-    "m": lambda part, at: _padded(part, at.month),
-    "Y": lambda part, at: f"{at.year:04}",
-    "y": lambda part, at: f"{at.year % 100:02}",
-    "H": lambda part, at: _padded(part, at.hour),
-    "I": lambda part, at: _padded(part, (at.hour - 1) % 12 + 1),
-    "M": lambda part, at: f"{at.minute:02}",
-    "S": lambda part, at: f"{at.second:02}",
-    "b": lambda part, at: _name(part, MONTHS[at.month - 1][:3]),
-    "B": lambda part, at: _name(part, MONTHS[at.month - 1]),
-    "p": lambda part, at: "PM" if at.hour >= 12 else "AM",
-    "P": lambda part, at: "pm" if at.hour >= 12 else "am",
-}
+def _written_field(part: str, at: dt.datetime) -> str:
+    """Return one field of an instant; `part` is its letter with a flag before it."""
+    numbers = {"d": at.day, "m": at.month, "H": at.hour, "M": at.minute}
+    numbers |= {"S": at.second, "y": at.year % 100, "I": (at.hour - 1) % 12 + 1}
+    field = part[-1]
+    if field in numbers:
+        return _padded(part, numbers[field])
+    if field == "Y":
+        return f"{at.year:04}"
+    if field in "pP":
+        text = "PM" if at.hour >= 12 else "AM"
+        return text if field == "p" else text.lower()
+    month = MONTHS[at.month - 1]
+    return _name(part, month if field == "B" else month[:3])
 
 
 @cache
@@ -224,10 +226,10 @@ _CELL = re.compile(
     rf"(?P<inner>[{_MINUS}])?"
     rf"(?P<core>\d(?:[\d.,'\u2019{_BLANKS}]*\d)?)(?P<suffix>[^\d()]*)(?P<close>\))?"
 )
-_CURRENCIES = frozenset(
+_CURRENCIES = (
     "USD EUR GBP JPY CHF CNY INR BRL CAD AUD SEK NOK DKK PLN CZK HUF RUB TRY KRW ZAR "
     "MXN NZD HKD SGD TWD THB IDR MYR PHP ILS AED SAR CLP COP ARS RON BGN UAH EGP NGN "
-    "KR ZŁ FR FR. SFR. R RP KČ FT".split()
+    "KR ZŁ FR FR. SFR. R RP KČ FT"
 )
 _GROUPINGS = ((",", "."), (".", ","), (" ", ","), (" ", "."), ("'", "."))
 _UNGROUPED = (("", "."), ("", ","))
@@ -238,7 +240,7 @@ def _is_symbol(text: str) -> bool:
     plain = text.strip(_BLANKS)
     if plain in ("", "%", "\u2030"):
         return True
-    if plain.upper() in _CURRENCIES:
+    if plain.upper() in _CURRENCIES.split():
         # Without a blank, R1 is a code.
         return plain != text
     return len(plain) <= 3 and any(unicodedata.category(c) == "Sc" for c in plain)

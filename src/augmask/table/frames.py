@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -178,7 +177,10 @@ def _without_codes(
         )
     result = pd.concat(columns, axis=1)
     result.columns = frame.columns
-    result.attrs = {**frame.attrs, CODES: {n: codes for n, codes in found.items() if codes}}
+    result.attrs = {
+        **frame.attrs,
+        CODES: {n: codes for n, codes in found.items() if codes},
+    }
     return result
 
 

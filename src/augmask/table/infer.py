@@ -269,8 +269,10 @@ def _agreeing_formats(
     columns = []
     for column in schema:
         own = _order_of_day(column.format)
-        if column.format_note is not None and len(own) == 2 and "%y" not in (
-            column.format or ""
+        if (
+            column.format_note is not None
+            and len(own) == 2
+            and "%y" not in (column.format or "")
         ):
             pattern = str(column.format)
             if own != order:

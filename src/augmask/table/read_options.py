@@ -6,7 +6,6 @@ import codecs
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +73,8 @@ class TableFile:
 
 
 def _codes(given: Any) -> tuple[Code, ...]:
-    codes = [given] if isinstance(given, str | Real) else given
-    if not isinstance(codes, Iterable):
-        codes = [given]
-    codes = [c.item() if hasattr(c, "item") else c for c in codes]
+    one = isinstance(given, str) or not isinstance(given, Iterable)
+    codes = [c.item() if hasattr(c, "item") else c for c in ([given] if one else given)]
     for code in codes:
         number = isinstance(code, int | float) and not isinstance(code, bool)
         if not isinstance(code, str) and not (number and math.isfinite(code)):

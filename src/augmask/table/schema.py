@@ -16,7 +16,7 @@ import pandas as pd
 from augmask.errors import SchemaError, brief_repr, did_you_mean
 from augmask.notebook import html_table
 from augmask.table.cells import Cells, read_cells
-from augmask.table.formats import is_pattern
+from augmask.table.formats import MAX_DECIMALS, is_pattern
 from augmask.table.identifiers import FORM_SPEC
 from augmask.table.lattice import LATTICE_SPEC
 from augmask.table.notes import listed, schema_notes
@@ -24,7 +24,6 @@ from augmask.table.schema_file import (
     BOOLEAN,
     KINDS,
     LEVEL,
-    MAX_DECIMALS,
     MISSING_AS,
     NUMBER,
     TEXT,

@@ -33,9 +33,10 @@ BLANK = " "
 # Beyond this, neighbouring whole numbers may be the same float.
 EXACT = 2.0**53
 # What pandas takes for a missing value besides an empty cell.
-NA_WORDS = ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan")
-NA_WORDS += ("1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None")
-NA_WORDS += ("n/a", "nan", "null")
+NA_WORDS = (
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+    *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
 # The lines and characters that tell the separator and the header.
 PEEK_ROWS, PEEK = 1_000, 1 << 18
 
@@ -85,8 +86,8 @@ def _member(archive: zipfile.ZipFile) -> str:
     if len(names) != 1 or not names[0].lower().endswith(SUFFIXES):
         listed = ", ".join(names[:4]) or "nothing"
         raise DataError(
-            f"a zip archive must hold one text file, {archive.filename} holds {listed}; "
-            "unpack it"
+            f"a zip archive must hold one text file, {archive.filename} holds "
+            f"{listed}; unpack it"
         )
     return names[0]
 
@@ -314,7 +315,12 @@ def _needs_text(series: pd.Series, codes: bool) -> bool:
     if kind in "iu":
         return codes
     # pandas returns large unsigned numbers with missing values as text with "".
-    return kind != "b" and bool((series == "").any())
+    return kind != "b" and (_is_beyond_64_bits(series) or bool((series == "").any()))
+
+
+def _is_beyond_64_bits(series: pd.Series) -> bool:
+    """Whether a column holds Python integers: no type of pandas holds them."""
+    return series.dtype.kind == "O" and any(type(value) is int for value in series)
 
 
 def _from_text(texts: pd.Series) -> pd.Series | None:
@@ -371,6 +377,8 @@ def _restore_cells(
         column = _from_text(texts.iloc[:, position])
         # Whole numbers without missing values were read correctly.
         correct = columns[j].dtype.kind in "iu"
+        if column is None and _is_beyond_64_bits(columns[j]):
+            column = texts.iloc[:, position]
         if column is not None and not (correct and column.dtype.kind in "iu"):
             columns[j], changed = column, True
     for j, column in enumerate(columns):
@@ -398,9 +406,9 @@ def _check_widths(text: Text, width: int) -> None:
             if row and len(row) != width:
                 kind = "CSV" if text.sep == "," else "text"
                 raise DataError(
-                    f"every line of a {kind} file must have as many fields as the header "
-                    f"({width}), line {reader.line_num} of {text.path} has {len(row)}; "
-                    "correct the line, or name the separator with --sep"
+                    f"every line of a {kind} file must have as many fields as the "
+                    f"header ({width}), line {reader.line_num} of {text.path} has "
+                    f"{len(row)}; correct the line, or name the separator with --sep"
                 )
 
 

@@ -35,6 +35,8 @@ ARROW = (".parquet", ".feather", ".arrow")
 SUFFIXES = (*text_files.SUFFIXES, *text_files.COMPRESSED, *excel.SUFFIXES, *ARROW)
 # What a frame remembers of the codes that its file had for missing values.
 CODES = "na_values"
+# A frame whose nullable types were chosen in reading, not by its owner.
+INFERRED = "inferred_types"
 
 _READ_ERRORS = (
     csv.Error,
@@ -350,7 +352,10 @@ def read_frame(source: Any) -> pd.DataFrame:
     _check_labels(frame.columns, name)
     if not len(frame):
         raise DataError(f"a table needs at least one row, {name} has none")
+    inferred = not isinstance(source, pd.DataFrame)
     frame = frame.reset_index(drop=True)
+    if inferred:
+        frame.attrs[INFERRED] = True
     return _without_codes(frame, options, name)
 
 

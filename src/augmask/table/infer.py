@@ -32,7 +32,7 @@ from augmask.table.dtype_recovery import (
     to_integer,
 )
 from augmask.table.formats import DateFormat, read_format
-from augmask.table.frames import declared_codes, read_frame
+from augmask.table.frames import INFERRED, declared_codes, read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
@@ -481,6 +481,21 @@ def _identifier_dtype(cells: Cells, form: Mapping[str, Any]) -> str:
     return str(pd.Series(["text"]).dtype)
 
 
+def _with_nullable_types(frame: pd.DataFrame, schema: Schema) -> Schema:
+    """Return the schema with the nullable types that the frame's owner chose."""
+    columns = []
+    for column in schema:
+        dtype = frame[column.label].dtype
+        chosen = isinstance(dtype, pd.BooleanDtype) or (
+            str(dtype).startswith(("Int", "UInt"))
+            and column.dtype == str(dtype).lower()
+        )
+        if chosen and column.dtype in ("bool", str(dtype).lower()):
+            column = replace(column, dtype=str(dtype))
+        columns.append(column)
+    return Schema(tuple(columns))
+
+
 def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """Return for every cell whether it is missing, declared codes included.
 
@@ -572,4 +587,5 @@ mean 'smokes'?
         return infer_column(frame[column.label], column.label, own, suggest)
 
     decided = [name for name, chosen in settings.items() if "missing_as" in chosen]
-    return with_structural_missingness(frame, schema, decided, as_level)
+    schema = with_structural_missingness(frame, schema, decided, as_level)
+    return schema if INFERRED in frame.attrs else _with_nullable_types(frame, schema)

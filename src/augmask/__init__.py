@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from augmask.missing.simulate import ampute
     from augmask.model import AugMask, fit_many, load
     from augmask.sample.imputations import pool
+    from augmask.table.frames import read_table
     from augmask.table.infer import infer_schema
     from augmask.table.schema import Schema
 
@@ -63,6 +64,7 @@ _HOME = {
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",
     "pool": "augmask.sample.imputations",
+    "read_table": "augmask.table.frames",
 }
 __all__ = [
     "ArtifactError",
@@ -86,6 +88,7 @@ __all__ = [
     "load",
     "observed_mean",
     "pool",
+    "read_table",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -30,6 +30,7 @@ from augmask.sample.imputations import Imputations
 from augmask.sample.impute import impute
 from augmask.sample.row_generator import RowGenerator
 from augmask.sample.write import check_output, write_frames
+from augmask.table.codec import write_formats
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.loop import TrainingRun, all_or_raise, train, train_many
@@ -275,11 +276,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             n = check_int("n", n, 1)
         check_missing(missing)
         frames = generate(source, n, where, self.constraints_, progress)
-        return (
-            frames
-            if missing is None
-            else add_missing_values(frames, self._adjusted(), seed)
-        )
+        if missing is not None:
+            frames = add_missing_values(frames, self._adjusted(), seed)
+        return (write_formats(frame, self.schema_) for frame in frames)
 
     def sample_to(
         self,
@@ -317,7 +316,12 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             return write_frames(frames, path, csv_safe=csv_safe)
         # unconditional rows can be decoded while the next ones are generated
         batches = source.batches(check_int("n", n, 1), progress)
-        return write_frames(batches, path, source.decode_batch, csv_safe)
+        return write_frames(
+            batches,
+            path,
+            lambda batch: write_formats(source.decode_batch(batch), self.schema_),
+            csv_safe,
+        )
 
     def impute(
         self,

@@ -288,3 +288,63 @@ def test_evaluate_obeys_the_schema_and_the_subsample(desk, run_cli):
     assert document["facts"]["rows"] == {"real": 100, "synthetic": 100}
     rates = {c["column"]: c["real_rate"] for c in document["tables"]["columns"]}
     assert rates["age"] > 0.1
+
+
+def test_every_command_reads_files_as_they_are(tmp_path, monkeypatch, run_cli):
+    """From a table with five quirks to a report; each option is named once."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        f"{i % 28 + 1:02}/{i % 12 + 1:02}/2021;{'?' if i % 9 == 0 else i % 40};"
+        f"{-999 if i % 11 == 0 else i % 23};{'ü' if i % 2 else 'o'}"
+        for i in range(120)
+    ]
+    Path("t.txt").write_bytes("\n".join(lines).encode("cp1252"))
+    shown = run_cli("inspect", "t.txt")
+    assert shown.code == 3
+    assert "--encoding cp1252" in shown.err
+    options = ["--sep", ";", "--no-header", "--encoding", "cp1252"]
+    shown = run_cli("inspect", "t.txt", *options)
+    assert shown.code == 0
+    assert "--na 'column_2=?'" in shown.err
+    assert "--na column_3=-999" in shown.err
+    assert run_cli("fit", "t.txt", *options, "--out", "m.augmask", *TINY).code == 3
+    options += ["--na", "?", "--na", "column_3=-999"]
+    fitted = run_cli("fit", "t.txt", *options, "--out", "m.augmask", *TINY)
+    assert fitted.code == 0, fitted.err
+    filled = run_cli("impute", "m.augmask", "t.txt", *options, "--out", "f.csv")
+    assert filled.code == 0, filled.err
+    frame = pd.read_csv("f.csv", dtype=str)
+    assert not frame.isna().any().any()
+    assert frame["column_1"].tolist() == [line.split(";")[0] for line in lines]
+    known = [line.split(";")[1] for line in lines]
+    assert all(
+        a == b for a, b in zip(frame["column_2"], known, strict=True) if b != "?"
+    )
+    assert run_cli("sample", "m.augmask", "-n", "60", "--out", "s.csv").code == 0
+    scored = run_cli("evaluate", "t.txt", "s.csv", *options, "--json")
+    assert scored.code == 0, scored.err
+    page = run_cli("report", "t.txt", "s.csv", *options, "--out", "p.html")
+    assert page.code == 0, page.err
+
+
+def test_auto_takes_what_looks_like_a_code_and_says_so(tmp_path, monkeypatch, run_cli):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{'?' if i % 9 == 0 else i % 40},x{i % 3}\n" for i in range(99))
+    Path("t.csv").write_text("age,b\n" + rows)
+    shown = run_cli("inspect", "t.csv", "--na", "auto")
+    assert shown.code == 0
+    assert "'?' in 'age'" in shown.err
+    assert "integer" in shown.out
+
+
+def test_a_saved_schema_fits_the_table_it_came_from(tmp_path, monkeypatch, run_cli):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{'?' if i % 9 == 0 else i % 40},${i % 29},?\n" for i in range(99))
+    Path("t.csv").write_text("age,price,job\n" + rows.replace("$3,?", "$3,cook"))
+    assert run_cli("inspect", "t.csv", "--save-schema", "s.toml").code == 0
+    columns = tomllib.loads(Path("s.toml").read_text())["columns"]
+    assert columns["price"]["format"] == "$0"
+    assert columns["age"]["na_values"] == ["?"]
+    assert "levels" not in columns["job"]
+    out = run_cli("fit", "t.csv", "--schema", "s.toml", "--out", "m.augmask", *TINY)
+    assert out.code == 0, out.err

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from augmask.errors import DataError
-from augmask.table import frames
+from augmask.table import text_files
 from augmask.table.frames import read_frame
 
 
@@ -70,12 +70,12 @@ BAD_FILES = {
     "all-long.csv": (b"a,b\n1,2,3\n4,5,6\n", "line 2 .* has 3"),
     "short.csv": (b"a,b,c\n1,2,3\n1,2\n", "line 3 .* has 2"),
     "latin.csv": ("a\nü\n".encode("latin-1"), "encoded in UTF-8"),
-    "semicolon.csv": (b"a;b\n1;2\n", "separated by commas"),
     "fake.csv.gz": (b"a,b\n1,2\n", "cannot be read as CSV"),
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 999)[:40], "cannot be read"),
     "fake.parquet": (b"PAR1 or not", "cannot be read as Parquet"),
     "fake.feather": (b"nothing", "cannot be read as Feather"),
-    "table.xlsx": (b"PK", r"must end in \.csv, "),
+    "fake.xlsx": (b"PK", "cannot be read as Excel"),
+    "table.xls": (b"PK", r"must end in \.csv, .*save it as \.xlsx"),
 }
 
 
@@ -99,7 +99,7 @@ def test_directories_absent_and_forbidden_files(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     # Tests may run as root, whom no file mode stops.
-    monkeypatch.setattr(frames, "_open_text", refuse)
+    monkeypatch.setattr(text_files, "_open_bytes", refuse)
     path = tmp_path / "secret.csv"
     path.write_text("a\n1\n")
     with pytest.raises(DataError, match="no permission to read"):

@@ -11,7 +11,7 @@ import pandas as pd
 from augmask.augmentation import Augmenter, resolve_augmenter
 from augmask.errors import UsageError
 from augmask.rng import stream
-from augmask.table.codec import Codec
+from augmask.table.codec import Codec, write_formats
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.table import Table
@@ -63,6 +63,7 @@ def augmented(
             "code; use 'mean', 'ecdf' or 'lgbm-s'"
         )
     filled = codec.decode(table.num, table.cat, rng, derive=False)
+    filled = write_formats(filled, schema)
     missing = missing_mask(frame, schema)
     for column in schema:
         # Observed cells come from the frame itself, not through the scaling.

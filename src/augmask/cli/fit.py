@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from augmask.cli.shared_options import Data, Device, Json, SchemaFile, Seed
+from augmask.cli.shared_options import (
+    Data,
+    Device,
+    Encoding,
+    Header,
+    Json,
+    Na,
+    SchemaFile,
+    Seed,
+    Sep,
+    Sheet,
+    table_file,
+)
 from augmask.cli.terminal import (
     check_suffix,
     collect_warnings,
@@ -90,6 +102,11 @@ def fit(
         list[str] | None,
         typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
     ] = None,
+    na: Na = None,
+    sep: Sep = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Train on an incomplete table and write a model file."""
@@ -106,6 +123,7 @@ def fit(
                 raise UsageError(
                     f"--checkpoint and --out must be two files, both are {out}"
                 )
+        source = table_file(data, na, sep, header, encoding, sheet)
         options = _parse_settings(settings or [], backbone)
         if steps is not None:
             options["steps"] = steps
@@ -122,7 +140,7 @@ def fit(
         )
         with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
             model.fit(
-                data,
+                source,
                 schema=schema,
                 max_minutes=max_minutes,
                 checkpoint=checkpoint,

@@ -7,8 +7,23 @@ from typing import Annotated
 
 import typer
 
-from augmask.cli.shared_options import Data, Json, SchemaFile
-from augmask.cli.terminal import check_suffix, print_error, print_json
+from augmask.cli.shared_options import (
+    Data,
+    Encoding,
+    Header,
+    Json,
+    Na,
+    SchemaFile,
+    Sep,
+    Sheet,
+    table_file,
+)
+from augmask.cli.terminal import (
+    check_suffix,
+    collect_warnings,
+    print_error,
+    print_json,
+)
 
 
 def inspect(
@@ -18,6 +33,11 @@ def inspect(
         Path | None,
         typer.Option(help="write the inferred schema to this TOML file, to be edited"),
     ] = None,
+    na: Na = None,
+    sep: Sep = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Show the inferred schema, where values are missing, and what stands out."""
@@ -32,8 +52,11 @@ def inspect(
     if save_schema is not None:
         check_writable(check_suffix(save_schema, "--save-schema", ".toml"))
         check_apart("--save-schema", save_schema, data)
-    frame = read_frame(data)
-    columns = with_dependencies(frame, infer_schema(frame, schema))
+    source = table_file(data, na, sep, header, encoding, sheet)
+    with collect_warnings(as_json) as told:
+        frame = read_frame(source)
+    inferred = infer_schema(frame, schema, suggest=True)
+    columns = with_dependencies(frame, inferred)
     facts = describe(frame, missing_mask(frame, columns))
     if save_schema is not None:
         columns.to_toml(save_schema)
@@ -45,7 +68,7 @@ def inspect(
                 "missing": facts.to_dict(),
                 "not_applicable": missingness_findings(columns),
                 "constraints": constraints,
-                "notes": columns.notes(),
+                "notes": [*told, *columns.notes()],
             }
         )
         return

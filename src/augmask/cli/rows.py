@@ -12,10 +12,16 @@ from augmask.cli.shared_options import (
     CsvSafe,
     Data,
     Device,
+    Encoding,
+    Header,
     Json,
     ModelFile,
+    Na,
     RowsFile,
     Seed,
+    Sep,
+    Sheet,
+    table_file,
 )
 from augmask.cli.terminal import collect_warnings, print_json, progress_reporter
 
@@ -98,6 +104,11 @@ def impute(
     csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
+    na: Na = None,
+    sep: Sep = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Impute the missing values of a table; observed cells stay unchanged."""
@@ -110,8 +121,9 @@ def impute(
     check_output(out)
     check_apart("--out", out, data, model_file)
     started = time.monotonic()
-    frame = read_frame(data)
+    source = table_file(data, na, sep, header, encoding, sheet)
     with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
+        frame = read_frame(source)
         imputed = load(model_file, device=device).impute(
             frame, n_draws=n_draws, seed=seed, progress=progress
         )

@@ -8,13 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from augmask.cli.shared_options import (
+    Encoding,
+    Header,
     Json,
+    Na,
     Real,
     SchemaFile,
     Seed,
+    Sep,
+    Sheet,
     Synthetic,
     Target,
     Test,
+    table_file,
 )
 from augmask.cli.terminal import (
     check_suffix,
@@ -38,6 +44,11 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", help="write all scores to this file, *.json")
     ] = None,
+    na: Na = None,
+    sep: Sep = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Score synthetic rows; every score comes with a reference from real rows."""
@@ -47,11 +58,14 @@ def evaluate(
     if out is not None:
         check_writable(check_suffix(out, "--out", ".json"))
         check_apart("--out", out, real, synthetic, test, schema)
-    with progress_reporter(as_json) as progress:
+    held_out = None
+    if test is not None:
+        held_out = table_file(test, na, sep, header, encoding, sheet)
+    with collect_warnings(as_json), progress_reporter(as_json) as progress:
         scores = evaluate(
-            real,
+            table_file(real, na, sep, header, encoding, sheet),
             synthetic,
-            test=test,
+            test=held_out,
             target=target,
             schema=schema,
             seed=seed,
@@ -80,6 +94,11 @@ def report(
     open_page: Annotated[
         bool, typer.Option("--open", help="open the page in a browser")
     ] = False,
+    na: Na = None,
+    sep: Sep = None,
+    header: Header = None,
+    encoding: Encoding = None,
+    sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
     """Write one self-contained HTML page that shows how good synthetic rows are."""
@@ -101,11 +120,14 @@ def report(
         # a custom augmenter is not in the file, and a placeholder cannot be scored
         if fitted.augmenter_ in AUGMENTERS and fitted.augmenter_ != "zero":
             augmenter = fitted.augmenter_
-    with progress_reporter(as_json) as progress:
+    held_out = None
+    if test is not None:
+        held_out = table_file(test, na, sep, header, encoding, sheet)
+    with collect_warnings(as_json), progress_reporter(as_json) as progress:
         scores = evaluate(
-            real,
+            table_file(real, na, sep, header, encoding, sheet),
             synthetic,
-            test=test,
+            test=held_out,
             target=target,
             schema=columns,
             seed=seed,

@@ -27,12 +27,12 @@ import pandas as pd
 
 from augmask.errors import DataError, UsageError, did_you_mean
 from augmask.rng import stream
-from augmask.table.cells import Cells, as_floats, read_cells
+from augmask.table.cells import Cells, as_floats
 from augmask.table.codec import indicator_name
 from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
-from augmask.table.schema import NUMERIC, Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -191,6 +191,7 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
     Examples
     --------
     >>> grade = infer_schema(pd.DataFrame({"grade": [1, 2] * 9}))["grade"]
+    >>> from augmask.table.cells import read_cells
     >>> as_kind(read_cells(pd.Series(["2", None, "7"]), "grade"), grade).tolist()
     [2, nan, 7]
     >>> as_kind(read_cells(pd.Series(["good"]), "grade"), grade) is None
@@ -265,9 +266,7 @@ def _columns(frame: pd.DataFrame, schema: Schema, label: str) -> pd.DataFrame:
         if not column.learned:
             continue
         try:
-            cells = read_cells(
-                frame[labels[column.name]], column.name, column.na_values
-            )
+            cells = column_cells(frame[labels[column.name]], column)
         except DataError as error:
             raise DataError(f"the {label} table: {error}") from error
         series: pd.Series | None

@@ -23,6 +23,7 @@ import pandas as pd
 
 from augmask.errors import AugMaskWarning, DataError, UsageError
 from augmask.missing.model import with_missing
+from augmask.table.codec import parse_formats
 from augmask.table.conditions import Name, learned_column, read_comparisons
 from augmask.table.infer import missing_mask
 from augmask.table.schema import Column, Schema
@@ -410,6 +411,7 @@ def suggest_constraints(frame: pd.DataFrame, schema: Schema) -> list[str]:
     """
     suggestions: list[tuple[float, str]] = []
     rng = np.random.default_rng(0)
+    frame = parse_formats(frame, schema)
     missing = missing_mask(frame, schema)
     observed = with_missing(frame, ~missing.to_numpy())
     for kinds in (("integer", "float"), ("datetime",)):

@@ -19,6 +19,7 @@ from augmask.rng import stream
 from augmask.sample.conditional import RowFilter, sample_where
 from augmask.sample.constraints import Constraint
 from augmask.sample.row_generator import RowGenerator, complete_rows
+from augmask.table.codec import parse_formats
 from augmask.table.conditions import read_where
 from augmask.table.frames import read_frame
 from augmask.table.infer import missing_mask
@@ -150,6 +151,7 @@ def complete_partial(
             f"got {n}"
         )
     partial = _with_all_columns(partial, generator.codec.schema)
+    partial = parse_formats(partial, generator.codec.schema)
     table, known, cell_known = _encode_partial(partial, generator)
     identifiers = [c.label for c in generator.codec.schema if c.kind == "identifier"]
 

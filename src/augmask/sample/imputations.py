@@ -7,7 +7,7 @@ on every one, and `pool` adds the variance between them to the variance within.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, overload
@@ -33,12 +33,17 @@ class ImputedColumn(NamedTuple):
     """The imputed cells of one column: row numbers, and m series of values.
 
     `class_probs` are the network's probabilities of a category; None for numbers and
-    dates.
+    dates. `write` spells values in the format of the column, if it has one.
     """
 
     rows: npt.NDArray[np.intp]
     values: Sequence[pd.Series]
     class_probs: ClassProbs | None = None
+    write: Callable[[pd.Series], pd.Series] | None = None
+
+    def written(self, values: pd.Series) -> pd.Series:
+        """Return values as cells of the table."""
+        return values if self.write is None else self.write(values)
 
 
 class Imputations(Sequence[pd.DataFrame]):
@@ -93,7 +98,8 @@ class Imputations(Sequence[pd.DataFrame]):
             )
         frame = self._frame.copy()
         for label, column in self._imputed.items():
-            frame[label] = fill_column(frame[label], column.rows, column.values[k])
+            values = column.written(column.values[k])
+            frame[label] = fill_column(frame[label], column.rows, values)
         frame.attrs["filled"] = self.n_imputed
         return frame
 
@@ -121,7 +127,8 @@ class Imputations(Sequence[pd.DataFrame]):
         little variance: use it to predict, not to estimate.
         """
         frame = self._frame.copy()
-        for label, (rows, values, class_probs) in self._imputed.items():
+        for label, column in self._imputed.items():
+            rows, values, class_probs = column[:3]
             if not len(rows):
                 continue
             dtype = values[0].dtype
@@ -133,7 +140,8 @@ class Imputations(Sequence[pd.DataFrame]):
                     center = pd.Series(_numeric_summary(values, 0.5)["mean"])
                 if pd.api.types.is_integer_dtype(dtype):
                     center = center.round()
-            frame[label] = fill_column(frame[label], rows, center.astype(dtype))
+            center = column.written(center.astype(dtype))
+            frame[label] = fill_column(frame[label], rows, center)
         return frame
 
     def summary(self, confidence: float = 0.9) -> pd.DataFrame:

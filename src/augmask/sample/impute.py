@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from operator import eq
 from typing import Any
 
@@ -24,11 +25,11 @@ from augmask.sample.imputations import (
     fill_column,
 )
 from augmask.sample.row_generator import RowGenerator, complete_rows
-from augmask.table.cells import Cells, read_cells
-from augmask.table.codec import Codec, level_indices
+from augmask.table.cells import Cells
+from augmask.table.codec import Codec, as_written, level_indices
 from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float, to_integer
 from augmask.table.frames import read_frame
-from augmask.table.schema import NUMERIC, Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 from augmask.table.table import BoolArray, FloatArray, Layout, Table
 
 # Unknown values of a column that a warning names.
@@ -43,6 +44,7 @@ class _Target:
     label: Any
     cells: Cells
     fill: BoolArray
+    as_text: bool = False
 
 
 def _labels(frame: pd.DataFrame, schema: Schema) -> dict[str, Any]:
@@ -63,6 +65,12 @@ def _labels(frame: pd.DataFrame, schema: Schema) -> dict[str, Any]:
     return labels
 
 
+def _is_text(series: pd.Series) -> bool:
+    """Whether a column of the user's holds text, or nothing so far."""
+    own = pd.api.types.infer_dtype(series, skipna=True)
+    return own in ("string", "empty") or not series.notna().any()
+
+
 def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
     """Return the learned columns with cells to impute.
 
@@ -75,7 +83,7 @@ def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
         if not column.learned:
             continue
         label = labels[column.name]
-        cells = read_cells(frame[label], column.name, column.na_values)
+        cells = column_cells(frame[label], column)
         missing = ~table.observed[:, place(column.name)]
         new_level = missing & cells.observed
         if new_level.any():
@@ -86,7 +94,8 @@ def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
             unknown.append(f"column {column.name!r}: {text}{more}")
         fill = missing if not column.missing_is_level else new_level
         if fill.any():
-            targets.append(_Target(column, label, cells, fill))
+            as_text = column.format is not None and _is_text(frame[label])
+            targets.append(_Target(column, label, cells, fill, as_text))
     if unknown:
         warnings.warn(
             "values that were not learned count as missing and are imputed: "
@@ -150,6 +159,11 @@ def _first_completion(
 ) -> pd.Series:
     """Return the column with its first draw, in the dtype of `sample` if possible."""
     series, rows = frame[target.label], np.flatnonzero(target.fill)
+    if target.as_text:
+        if not series.notna().any():
+            series = pd.Series([None] * len(series), series.index, dtype=object)
+            series = series.astype(target.column.dtype)
+        return fill_column(series, rows, as_written(target.column, values))
     if series.dtype != values.dtype:
         typed = _converted(target, series.reset_index(drop=True), values.dtype)
         if typed is not None:
@@ -275,7 +289,10 @@ def impute(
         values = pd.concat(drawn[label], ignore_index=True)
         draws = [values.iloc[k::n_draws].reset_index(drop=True) for k in range(n_draws)]
         imputed[label] = ImputedColumn(
-            np.flatnonzero(target.fill), draws, probs[label].normalized()
+            np.flatnonzero(target.fill),
+            draws,
+            probs[label].normalized(),
+            partial(as_written, target.column) if target.as_text else None,
         )
         frame[label] = _first_completion(frame, target, draws[0])
     return Imputations(frame, imputed, n_draws)

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from augmask.errors import DataError
+from augmask.table.formats import read_format
 
 Form = Literal["integer", "float", "boolean", "text", "datetime", "empty"]
 AnyArray = npt.NDArray[Any]
@@ -276,7 +277,38 @@ def _mask_na_values(cells: Cells, na_values: Sequence[Any]) -> Cells:
     return replace(cells, observed=cells.observed & ~declared)
 
 
-def read_cells(series: pd.Series, name: str, na_values: Sequence[Any] = ()) -> Cells:
+def parse_format(cells: Cells, pattern: str, name: str) -> Cells:
+    """Return text as the numbers or instants that it spells, other cells as they are.
+
+    Examples
+    --------
+    >>> cells = read_cells(pd.Series(["14:30", None]), "start")
+    >>> parse_format(cells, "%H:%M", "start").observed_values
+    array(['1970-01-01T14:30:00'], dtype='datetime64[s]')
+    """
+    if cells.form != "text":
+        return cells
+    form = read_format(pattern)
+    codes, levels = cells.factorized
+    parsed = form.parse(levels)
+    wrong = np.isnan(parsed.astype(np.float64)) if form.kind != "datetime" else None
+    wrong = np.isnat(parsed) if wrong is None else wrong
+    if wrong.any():
+        raise DataError(
+            f"column {name!r} has the format {pattern!r}, and {levels[wrong][0]!r} has "
+            f"another; if it means a missing value, name it: --na '{name}="
+            f"{levels[wrong][0]}' or na_values in the schema"
+        )
+    values = np.zeros(len(cells.values), parsed.dtype)
+    values[cells.observed] = parsed[codes]
+    if form.kind == "integer":
+        values = values.astype(np.int64)
+    return replace(cells, form=form.kind, values=values)  # type: ignore[arg-type]
+
+
+def read_cells(
+    series: pd.Series, name: str, na_values: Sequence[Any] = (), form: str | None = None
+) -> Cells:
     """Return a column's cells and which of them are observed.
 
     Parameters
@@ -286,6 +318,8 @@ def read_cells(series: pd.Series, name: str, na_values: Sequence[Any] = ()) -> C
         Name of the column, for messages.
     na_values : sequence
         Values that encode a missing value, besides NaN, None, NaT and NA.
+    form : str, optional
+        The pattern in which text spells numbers or dates (see `formats`).
 
     Examples
     --------
@@ -296,6 +330,8 @@ def read_cells(series: pd.Series, name: str, na_values: Sequence[Any] = ()) -> C
     >>> read_cells(grades, "grade", na_values=[-9]).observed_values
     array([1, 3])
     """
+    if form is not None:
+        return parse_format(read_cells(series, name, na_values), form, name)
     dtype = series.dtype
     if na_values:
         if dtype.kind == "O":
@@ -322,9 +358,10 @@ def read_cells(series: pd.Series, name: str, na_values: Sequence[Any] = ()) -> C
         observed = series.notna().to_numpy()
         plain = np.uint64 if dtype.kind == "u" else np.int64
         values = series.to_numpy(dtype=plain, na_value=0)
-        form: Form = "boolean" if dtype.kind == "b" else "integer"
-        values = values.astype(bool) if form == "boolean" else _to_int64(name, values)
-        cells = Cells(form, values, observed, str(dtype))
+        if dtype.kind == "b":
+            cells = Cells("boolean", values.astype(bool), observed, str(dtype))
+        else:
+            cells = Cells("integer", _to_int64(name, values), observed, str(dtype))
     elif dtype.kind == "f":
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         cells = Cells("float", _finite(name, values), ~np.isnan(values), str(dtype))

@@ -19,7 +19,7 @@ import pandas as pd
 
 from augmask.errors import ArtifactError, DataError, SchemaError
 from augmask.rng import stream
-from augmask.table.cells import AnyArray, Cells, read_cells
+from augmask.table.cells import AnyArray, Cells
 from augmask.table.dtype_recovery import (
     NUMPY_UNITS,
     are_numbers,
@@ -30,6 +30,7 @@ from augmask.table.dtype_recovery import (
     to_float,
     to_integer,
 )
+from augmask.table.formats import read_format
 from augmask.table.functional_dependencies import (
     apply_dependency,
     cell_values,
@@ -41,7 +42,7 @@ from augmask.table.functional_dependencies import (
 from augmask.table.identifiers import fresh_values
 from augmask.table.lattice import round_to_lattice
 from augmask.table.scale import QuantileNormal
-from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema
+from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema, column_cells
 from augmask.table.table import Layout, Table
 
 Mask = npt.NDArray[np.bool_]
@@ -200,7 +201,7 @@ def _mask_values(values: AnyArray, missing: Mask, column: Column) -> AnyArray:
         values[missing] = "NaT"
         return values
     values = values.astype(np.float64 if column.kind == "float" else object)
-    values[missing] = np.nan if column.dtype.startswith("float") else None
+    values[missing] = np.nan if column.value_dtype.startswith("float") else None
     return values
 
 
@@ -227,7 +228,7 @@ def _dates(column: Column, whole: AnyArray) -> AnyArray:
 
 def _date_series(column: Column, dates: AnyArray) -> pd.Series:
     """Return dates in the resolution and time zone of the column."""
-    resolution = column.dtype.split("[")[1].split("]")[0].split(",")[0]
+    resolution = column.value_dtype.split("[")[1].split("]")[0].split(",")[0]
     index = pd.DatetimeIndex(dates.astype(f"datetime64[{resolution}]"))
     if column.tz is not None and column.unit == "D":
         # Where the clock skips local midnight, take the next instant.
@@ -295,7 +296,62 @@ def learned_series(
         cells = _mask_values(cells, missing, column)
     if column.kind == "datetime":
         return _date_series(column, cells)
-    return pd.Series(cells, dtype=column.dtype)
+    return pd.Series(cells, dtype=column.value_dtype)
+
+
+def as_written(column: Column, values: pd.Series) -> pd.Series:
+    """Return decoded values in the format of their column.
+
+    Examples
+    --------
+    >>> price = Column("price", "integer", "", "object", format="$#,##0", low=0, high=9)
+    >>> as_written(price, pd.Series([1234.0, None])).tolist()
+    ['$1,234', None]
+    """
+    if column.format is None:
+        return values
+    known = values.notna().to_numpy()
+    dtype = "datetime64[s]" if column.kind == "datetime" else np.float64
+    texts = np.full(len(values), None, dtype=object)
+    texts[known] = read_format(column.format).write(values[known].to_numpy(dtype=dtype))
+    return pd.Series(texts, index=values.index, dtype=column.dtype)
+
+
+def write_formats(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Return decoded rows with every column in the format of the table."""
+    written = {
+        column.label: as_written(column, frame[column.label])
+        for column in schema
+        if column.format is not None and column.label in frame.columns
+    }
+    if not written:
+        return frame
+    result = frame.copy(deep=False)
+    for label, series in written.items():
+        result[label] = series
+    result.attrs = frame.attrs
+    return result
+
+
+def parse_formats(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Return a table of the user's with values instead of formatted text."""
+    labels = {str(label): label for label in frame.columns}
+    parsed = frame
+    for column in schema:
+        label = labels.get(column.name)
+        if column.format is None or label is None:
+            continue
+        cells = column_cells(frame[label], column)
+        if parsed is frame:
+            parsed = frame.copy()
+        if cells.form == "empty":
+            parsed[label] = pd.Series([None] * len(frame), frame.index, dtype=object)
+        else:
+            values = pd.Series(cells.values, frame.index)
+            parsed[label] = values.astype(
+                "Int64" if cells.form == "integer" else values.dtype
+            ).mask(~cells.observed)
+    return parsed
 
 
 def unlearned_series(column: Column, n: int, start: int) -> pd.Series:
@@ -605,4 +661,4 @@ def _column_cells(frame: pd.DataFrame, column: Column) -> Cells:
             raise DataError(
                 f"the table must have the column {column.name!r} that was learned"
             )
-    return read_cells(frame[label], column.name, column.na_values)
+    return column_cells(frame[label], column)

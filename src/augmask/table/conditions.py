@@ -28,6 +28,7 @@ import pandas as pd
 from augmask.errors import ConditionError, brief_repr, did_you_mean
 from augmask.table.cells import MAX_NUMBER, type_name
 from augmask.table.dtype_recovery import NUMPY_UNITS
+from augmask.table.formats import read_format
 from augmask.table.schema import NUMERIC, Column, Schema
 
 QUOTE = "'"
@@ -50,6 +51,7 @@ _SIGNS: dict[type[ast.cmpop], str] = {
     ast.GtE: ">=",
     ast.In: "in",
 }
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 # Quoted text matches first, so that a backtick inside it stays as it is.
 _QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`([^`]*)`""")
 
@@ -219,6 +221,20 @@ def _instant(column: Column, value: Any) -> pd.Timestamp:
     return instant
 
 
+def _in_format(column: Column, text: str) -> Any:
+    """Return what a text means that is written as in the table, or as an ISO date."""
+    form = read_format(str(column.format))
+    value = form.parse([text])[0]
+    if value == value:
+        return pd.Timestamp(value) if column.kind == "datetime" else value.item()
+    timed = column.kind == "datetime" and getattr(form, "is_time", False)
+    if column.kind == "datetime" and not timed and _ISO.match(text):
+        return text
+    dtype = "datetime64[s]" if column.kind == "datetime" else np.float64
+    example = form.write(np.array([_limits(column)[0]], dtype=dtype))[0]
+    raise _wrong_type(column, text, f"values such as {example!r}")
+
+
 def _levels(column: Column) -> list[Any]:
     """Return all levels, in their order if they have one."""
     every = column.all_levels
@@ -264,6 +280,8 @@ def _checked(column: Column, value: Any) -> Any:
 def _value(column: Column, value: Any) -> Any:
     """Return a value as the column represents it, or raise."""
     value = _checked(column, value)
+    if column.format is not None and isinstance(value, str):
+        value = _in_format(column, value)
     if column.kind == "datetime":
         return _instant(column, value)
     return (_number if column.kind in NUMERIC else _level)(column, value)

@@ -7,6 +7,7 @@ dates into text, and people write -999 for "unknown".
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,12 +17,14 @@ import pandas as pd
 
 from augmask.errors import DataError
 from augmask.table.cells import AnyArray, Cells
+from augmask.table.formats import MAX_DECIMALS, DateFormat, Recognised, recognise
 from augmask.table.lattice import ODD, without_heaps
-from augmask.table.schema_file import MAX_DECIMALS
 
 # Levels of a category with a code of their own; number-like text with more levels is
 # numeric.
 MAX_LEVELS = 100
+# Whole numbers with at most so many distinct values are levels.
+MAX_INTEGER_LEVELS = 10
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 # 007 is a code: a number would lose its zeros.
@@ -34,8 +37,10 @@ _TRUE_FALSE = {"True": True, "TRUE": True, "true": True}
 _TRUE_FALSE |= {"False": False, "FALSE": False, "false": False}
 
 _TEXT_NA = frozenset(
-    {"", "?", "-", "--", ".", "na", "n/a", "#n/a", "nan", "null", "none", "nil"}
-    | {"missing", "unknown", "unk", "not available", "not known", "undefined"}
+    {"", "?", "??", "-", "--", "---", ".", "..", "*", "na", "n/a", "n.a.", "#n/a"}
+    | {"<na>", "nan", "null", "none", "nil", "missing", "unknown", "unk", "(null)"}
+    | {"not available", "not known", "not applicable", "undefined", "#ref!"}
+    | {"#div/0!", "#value!", "#name?", "#null!", "#num!", "\u2013", "\u2014"}
 )
 _HIGH_NA = tuple(float("9" * n) for n in range(2, 8))
 _LOW_NA = (-1.0, *(-float("9" * n) for n in range(1, 8)))
@@ -190,9 +195,60 @@ def numbers_in_text(cells: Cells, na_declared: bool) -> Cells | None:
     return None
 
 
+def hidden_kind(cells: Cells) -> tuple[str, tuple[str, ...]] | None:
+    """Return what a text column holds besides missing-value codes, and the codes.
+
+    None if nothing looks like a code, or if the rest is text as well.
+
+    Examples
+    --------
+    >>> from augmask.table.cells import read_cells
+    >>> ages = pd.Series([*map(str, range(20, 60)), "?", "n/a"])
+    >>> hidden_kind(read_cells(ages, "age"))
+    ('numbers', ('?', 'n/a'))
+    """
+    levels = cells.factorized[1].tolist()
+    suspected = suspected_texts(levels)
+    rest = [level for level in levels if level not in set(suspected)]
+    if not suspected or not rest:
+        return None
+    if are_numbers(rest).all():
+        numeric = len(rest) > MAX_INTEGER_LEVELS and not is_code_like(rest)
+        return ("numbers", suspected) if numeric else None
+    if all(_DATE.fullmatch(level) for level in rest):
+        return ("dates", suspected) if len(rest) > 1 else None
+    found = recognise_values(rest)
+    if found is None:
+        return None
+    return "dates" if found.format.kind == "datetime" else "numbers", suspected
+
+
+def recognise_values(levels: Sequence[str]) -> Recognised | None:
+    """Return the format of text that spells numbers or dates, None for other text.
+
+    A few numbers or times of day are levels.
+    """
+    found = recognise(levels) if len(levels) > 1 else None
+    if found is None or len(np.unique(found.format.parse(levels))) < 2:
+        return None
+    date = isinstance(found.format, DateFormat) and not found.format.is_time
+    return found if date or len(levels) > MAX_INTEGER_LEVELS else None
+
+
 def check_almost_numeric(cells: Cells, name: str) -> None:
-    """Raise if a text column would be numeric but for a few values."""
+    """Raise if a text column would be numbers or dates but for a few values."""
     codes, levels = cells.factorized
+    hidden = hidden_kind(cells)
+    if hidden is not None:
+        what, texts = hidden
+        count = int(np.isin(codes, np.flatnonzero(np.isin(levels, texts))).sum())
+        raise DataError(
+            f"column {name!r} holds {what}, but {count} of its {len(codes)} values are "
+            f"not, such as {texts[0]!r}; if these mean a missing value, add "
+            f"{na_flags(name, texts)} (or --na auto), or declare {{{name!r}: "
+            f"{{'na_values': {list(texts)!r}}}}} in the schema; otherwise set its kind "
+            "to 'category'"
+        )
     others = levels[~are_numbers(levels)]
     if len(levels) <= MAX_LEVELS or not len(others):
         return
@@ -202,7 +258,8 @@ def check_almost_numeric(cells: Cells, name: str) -> None:
     if few and n_others < len(codes) / 2:
         raise DataError(
             f"column {name!r} holds numbers, but {n_others} of its {len(codes)} values "
-            f"are not, such as {others[0]!r}; declare them in the schema, "
+            f"are not, such as {others[0]!r}; if it means a missing value, add "
+            f"{na_flags(name, others[:1].tolist())}, or declare them in the schema, "
             f"{{{name!r}: {{'na_values': [{others[0]!r}]}}}}, or set its kind to "
             "'category'"
         )
@@ -264,6 +321,17 @@ def shared_unit(cells: Cells) -> str:
         if (known.astype(f"datetime64[{numpy_unit}]") == known).all():
             return unit
     return "ns"
+
+
+def na_flags(name: str, codes: Sequence[object]) -> str:
+    """Return the options of a command that declare missing-value codes of a column.
+
+    Examples
+    --------
+    >>> na_flags("income", (-999, "n/a"))
+    '--na income=-999 --na income=n/a'
+    """
+    return " ".join(f"--na {shlex.quote(f'{name}={code}')}" for code in codes)
 
 
 def suspected_texts(levels: Sequence[str]) -> tuple[str, ...]:

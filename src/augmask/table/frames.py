@@ -7,37 +7,43 @@ booleans with missing values become nullable types, so that they never turn into
 from __future__ import annotations
 
 import csv
-import gzip
 import math
-import re
 import warnings
+import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from augmask.errors import DataError
+from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
 from augmask.files import is_regular_file
-from augmask.table.dtype_recovery import is_code_like
+from augmask.table import excel, text_files
+from augmask.table.cells import read_cells
+from augmask.table.dtype_recovery import suspected_numbers, suspected_texts
+from augmask.table.read_options import (
+    Code,
+    ReadOptions,
+    TableFile,
+    read_options,
+)
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather", ".arrow")
-# Beyond this, neighbouring whole numbers may be the same float.
-EXACT = 2.0**53
+ARROW = (".parquet", ".feather", ".arrow")
+SUFFIXES = (*text_files.SUFFIXES, *text_files.COMPRESSED, *excel.SUFFIXES, *ARROW)
+# What a frame remembers of the codes that its file had for missing values.
+CODES = "na_values"
+# A frame whose nullable types were chosen in reading, not by its owner.
+INFERRED = "inferred_types"
 
-_WHOLE = re.compile(r"\s*[+-]?\d{1,30}\s*")
-_CODE_CELL = re.compile(rb'(?:^|[,"\r\n])[ \t]*[+-]?0\d+[ \t]*(?=[,"\r\n]|$)')
-_CHUNK = 1 << 24
 _READ_ERRORS = (
     csv.Error,
     EOFError,
     OSError,
     ValueError,
+    zipfile.BadZipFile,
     zlib.error,
     pa.ArrowException,
     pd.errors.ParserError,
@@ -79,148 +85,6 @@ def _check_labels(labels: Iterable[Any], source: str) -> None:
         )
 
 
-def _open_text(path: Path) -> TextIO:
-    if path.suffix.lower() == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open("r", encoding="utf-8-sig", newline="")
-
-
-def _csv_header(path: Path) -> list[str]:
-    """Return the header as written in the file; pandas would rename duplicates."""
-    with _open_text(path) as lines:
-        for row in csv.reader(lines):
-            if row:
-                return row
-    raise DataError(f"a table needs a header line, {path} is empty")
-
-
-def _check_widths(path: Path, width: int) -> None:
-    """Raise unless every non-blank line has as many fields as the header."""
-    with _open_text(path) as lines:
-        reader = csv.reader(lines)
-        for row in reader:
-            if row and len(row) != width:
-                raise DataError(
-                    f"every line of a CSV file must have as many fields as the header "
-                    f"({width}), line {reader.line_num} of {path} has {len(row)}"
-                )
-
-
-# pandas reads whole numbers with missing values as floats, which have 53 bits, and
-# 00273 as 273. Columns in doubt are read again as text: whole numbers become nullable
-# integers, and digits with leading zeros stay text.
-
-
-def _has_codes(path: Path) -> bool:
-    """Whether any cell of the file is digits with a leading zero."""
-    opener: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
-    file: BinaryIO
-    with opener(path, "rb") as file:
-        # Whole lines at a time, so that no cell is cut.
-        while chunk := file.read(_CHUNK) + file.readline():
-            if _CODE_CELL.search(chunk):
-                return True
-    return False
-
-
-def _largest_whole(series: pd.Series) -> float:
-    """Return the largest absolute value of a float column; NaN if one is not whole."""
-    values = series.dropna().to_numpy(dtype=np.float64)
-    if not len(values) or not (np.rint(values) == values).all():
-        return float("nan")
-    return float(np.abs(values).max())
-
-
-def _needs_text(series: pd.Series, codes: bool) -> bool:
-    """Whether the text of a column is needed to read its values correctly."""
-    kind = series.dtype.kind
-    if kind == "f":
-        largest = _largest_whole(series)
-        return largest >= EXACT or (codes and not math.isnan(largest))
-    if kind in "iu":
-        return codes
-    # pandas returns large unsigned numbers with missing values as text with "".
-    return kind != "b" and bool((series == "").any())
-
-
-def _from_text(texts: pd.Series) -> pd.Series | None:
-    """Return codes as text and digits as whole numbers; None for anything else."""
-    known = texts.dropna()
-    levels = pd.unique(known)
-    if is_code_like(levels):
-        return texts
-    if not len(levels) or not all(_WHOLE.fullmatch(level) for level in levels):
-        return None
-    number = {level: int(level) for level in levels}
-    for dtype in ("Int64", "UInt64"):
-        limits = np.iinfo(dtype.lower())
-        if limits.min <= min(number.values()) and max(number.values()) <= limits.max:
-            whole = pd.Series(0, index=texts.index, dtype=dtype)
-            whole[texts.notna()] = pd.array([number[t] for t in known], dtype=dtype)
-            return whole.mask(texts.isna())
-    return None
-
-
-def _restore_csv_cells(
-    frame: pd.DataFrame, path: Path, read_text: Callable[[list[int]], pd.DataFrame]
-) -> pd.DataFrame:
-    """Return the frame that pandas read from `path` with its cells as written.
-
-    `read_text` reads the columns at some positions again, as text.
-    """
-    codes = any(dtype.kind in "iuf" for dtype in frame.dtypes) and _has_codes(path)
-    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
-    doubtful = [j for j, column in enumerate(columns) if _needs_text(column, codes)]
-    texts = read_text(doubtful) if doubtful else frame
-    changed = False
-    for position, j in enumerate(doubtful):
-        column = _from_text(texts.iloc[:, position])
-        # Whole numbers without missing values were read correctly.
-        correct = columns[j].dtype.kind in "iu"
-        if column is not None and not (correct and column.dtype.kind in "iu"):
-            columns[j], changed = column, True
-    for j, column in enumerate(columns):
-        incomplete = column.dtype.kind == "f" and column.isna().any()
-        if incomplete and _largest_whole(column) < EXACT:
-            columns[j], changed = column.astype("Int64"), True
-    if not changed:
-        return frame
-    restored = pd.concat(columns, axis=1)
-    restored.columns = frame.columns
-    return restored
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    header = _csv_header(path)
-    _check_labels((name for name in header if name.strip()), str(path))
-    if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
-        raise DataError(
-            f"a CSV file must be separated by commas, {path} starts with "
-            f"{header[0][:40]!r}; save it with commas"
-        )
-    with warnings.catch_warnings():
-        # pandas only warns about a line longer than the header, and drops its end.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        read = partial(
-            pd.read_csv,
-            path,
-            encoding="utf-8-sig",
-            low_memory=False,
-            index_col=False,
-            # In a file of one column a blank line is a missing value.
-            skip_blank_lines=len(header) > 1,
-        )
-        try:
-            frame = read()
-        except (pd.errors.ParserError, pd.errors.ParserWarning):
-            _check_widths(path, len(header))
-            raise
-    # pandas pads short lines with missing values, which reach the last column.
-    if len(header) > 1 and len(frame) and frame.iloc[:, -1].isna().any():
-        _check_widths(path, len(header))
-    return _restore_csv_cells(frame, path, lambda at: read(usecols=at, dtype="str"))
-
-
 def _nullable(kind: pa.DataType) -> Any:
     """Return the pandas type for an Arrow type that keeps it beside missing values."""
     if pa.types.is_boolean(kind):
@@ -255,21 +119,154 @@ def _from_arrow(table: pa.Table, source: str, consume: bool = False) -> pd.DataF
     return frame
 
 
-def _read_path(path: Path) -> pd.DataFrame:
+# -- missing-value codes -----------------------------------------------------------
+
+
+def _plain_code(code: Code, series: pd.Series) -> Code:
+    """Return a code as a number where the column holds numbers."""
+    if isinstance(code, str) and series.dtype.kind in "iuf":
+        try:
+            number = float(code)
+        except ValueError:
+            return code
+        return int(number) if number.is_integer() else number
+    return code
+
+
+def _suspected(series: pd.Series, name: str) -> tuple[Code, ...]:
+    """Return the values of a column that look like codes."""
+    kind = series.dtype.kind
+    if kind in "iuf":
+        return suspected_numbers(read_cells(series, name).observed_values)
+    texts = {str(value) for value in series.dropna().unique() if isinstance(value, str)}
+    return suspected_texts(sorted(texts))
+
+
+def _without_codes(
+    frame: pd.DataFrame, options: ReadOptions, source: str
+) -> pd.DataFrame:
+    """Return the frame with missing values for codes, which it remembers."""
+    names = [str(label) for label in frame.columns]
+    for name, _ in options.na_by_column:
+        if name not in names:
+            raise UsageError(
+                f"--na names the column {name!r}, which {source} does not have"
+                + did_you_mean(name, names)
+            )
+    declared = bool(options.na or options.na_by_column)
+    if not declared and not options.na_auto:
+        return frame
+    columns, found = [], dict(declared_codes(frame))
+    taken = []
+    for j, name in enumerate(names):
+        series = frame.iloc[:, j]
+        codes = tuple(c for c in options.codes_of(name) if c != "")
+        if options.na_auto and not options.keeps_words(name):
+            more = [c for c in _suspected(series, name) if c not in codes]
+            taken += [f"{code!r} in {name!r}" for code in more]
+            codes += tuple(more)
+        codes = tuple(dict.fromkeys(_plain_code(code, series) for code in codes))
+        cleaned = _masked(series, name, codes) if codes else series
+        if cleaned is not series or any(name == own for own, _ in options.na_by_column):
+            found[name] = list(dict.fromkeys([*found.get(name, []), *codes]))
+        columns.append(cleaned)
+    if taken:
+        shown = ", ".join(taken[:8]) + (", ..." if len(taken) > 8 else "")
+        warnings.warn(
+            f"taken for missing values in {source} (--na auto): {shown}",
+            AugMaskWarning,
+            stacklevel=2,
+        )
+    result = pd.concat(columns, axis=1)
+    result.columns = frame.columns
+    result.attrs = {
+        **frame.attrs,
+        CODES: {n: codes for n, codes in found.items() if codes},
+    }
+    return result
+
+
+def _masked(series: pd.Series, name: str, codes: tuple[Code, ...]) -> pd.Series:
+    """Return a column with missing values for the codes; itself if it has none."""
+    cells = read_cells(series, name, codes)
+    hit = series.notna().to_numpy() & ~cells.observed
+    if not hit.any():
+        return series
+    if series.dtype.kind in "iu":
+        series = series.astype(_nullable_integer(series))
+    elif series.dtype.kind == "b":
+        series = series.astype("boolean")
+    masked = series.mask(hit)
+    if masked.dtype.kind == "O":
+        masked = masked.infer_objects()
+        known = masked.dropna()
+        if len(known) and all(type(value) is int for value in known):
+            return masked.astype("Int64")
+        if len(known) and all(type(value) in (int, float) for value in known):
+            return masked.astype("float64")
+    texts = masked.dropna()
+    if len(texts) and all(isinstance(value, str) for value in texts.unique()):
+        return text_files.retyped(masked)
+    return masked
+
+
+def _nullable_integer(series: pd.Series) -> Any:
+    """Return the nullable type of whole numbers."""
+    name = str(series.dtype)
+    return name if name[0].isupper() else name.replace("i", "I", 1).replace("uI", "UI")
+
+
+def declared_codes(frame: pd.DataFrame) -> dict[str, list[Code]]:
+    """Return the missing-value codes that `read_table` took from each column."""
+    stored = frame.attrs.get(CODES)
+    names = {str(label) for label in frame.columns}
+    if not isinstance(stored, Mapping):
+        return {}
+    return {name: list(codes) for name, codes in stored.items() if name in names}
+
+
+# -- files ------------------------------------------------------------------------
+
+
+def _check_options(path: Path, options: ReadOptions, text: bool) -> None:
+    """Raise if an option does not apply to this kind of file."""
+    workbook = path.name.lower().endswith(excel.SUFFIXES)
+    given = {"--sep": options.sep, "--encoding": options.encoding}
+    wrong = [flag for flag, value in given.items() if value is not None and not text]
+    if options.header is not None and not text and not workbook:
+        wrong.append("--header" if options.header else "--no-header")
+    if options.sheet is not None and not workbook:
+        wrong.append("--sheet")
+    if wrong:
+        raise UsageError(f"{wrong[0]} does not apply to {path.name}; leave it out")
+
+
+def _read_path(path: Path, options: ReadOptions) -> pd.DataFrame:
     name = path.name.lower()
     if not path.exists():
         raise DataError(f"no such file: {path}")
     if path.is_dir():
         raise DataError(f"a table must be a file, {path} is a directory")
-    if not name.endswith(SUFFIXES):
+    inner = name.removesuffix(".gz")
+    text = inner.endswith(text_files.SUFFIXES) or name.endswith(".zip")
+    if not text and not name.endswith((*excel.SUFFIXES, *ARROW)):
+        hint = "; save it as .xlsx" if name.endswith((".xls", ".ods")) else ""
         raise DataError(
-            f"a table's file name must end in {', '.join(SUFFIXES)}, got {path.name}"
+            f"a table's file name must end in {', '.join(SUFFIXES)}, got "
+            f"{path.name}{hint}"
         )
     if not is_regular_file(path):
         raise DataError(f"a table must be a plain file, {path} is a pipe or a device")
+    _check_options(path, options, text)
+
+    def check(names: list[str]) -> None:
+        _check_labels(names, str(path))
+
     try:
-        if name.endswith((".csv", ".csv.gz")):
-            return _read_csv(path)
+        if text:
+            return text_files.read_text_file(path, options, check)
+        if name.endswith(excel.SUFFIXES):
+            return excel.read_excel_file(path, options, check)
         if name.endswith(".parquet"):
             from pyarrow import parquet
 
@@ -279,12 +276,14 @@ def _read_path(path: Path) -> pd.DataFrame:
         return _from_arrow(feather.read_table(path), str(path), consume=True)
     except PermissionError as error:
         raise DataError(f"no permission to read {path}") from error
-    except DataError:
+    except (DataError, UsageError):
         raise
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
+        used = (options.encoding or "utf-8").removesuffix("-sig").upper()
+        other = "cp1252" if options.encoding is None else "utf-8"
         raise DataError(
-            f"the text of a table must be encoded in UTF-8, {path} is not: "
-            f"{_one_line(error)}; save it as UTF-8"
+            f"{path} is not encoded in {used}: {_one_line(error)}; name its encoding, "
+            f"e.g. --encoding {other}"
         ) from error
     except _READ_ERRORS as error:
         kind = "CSV" if ".csv" in name else name.rsplit(".", 1)[-1].capitalize()
@@ -293,13 +292,13 @@ def _read_path(path: Path) -> pd.DataFrame:
         ) from error
 
 
-def _convert(source: Any) -> tuple[pd.DataFrame, str]:
+def _convert(source: Any, options: ReadOptions) -> tuple[pd.DataFrame, str]:
     """Return a pandas frame, and its name in messages."""
     if isinstance(source, pd.DataFrame):
         return source, "the frame"
     if isinstance(source, (str, Path)):
         path = Path(source).expanduser()
-        return _read_path(path), str(path)
+        return _read_path(path, options), str(path)
     # polars is no dependency: recognise its frames by their module.
     if type(source).__module__.split(".")[0] == "polars":
         if hasattr(source, "collect"):
@@ -320,9 +319,9 @@ def read_frame(source: Any) -> pd.DataFrame:
 
     Parameters
     ----------
-    source : pandas or polars DataFrame, pyarrow.Table, str or Path
-        A path must end in .csv, .csv.gz, .parquet, .feather or .arrow. The index of
-        a frame is ignored.
+    source : pandas or polars DataFrame, pyarrow.Table, str, Path or TableFile
+        A path must end in .csv, .tsv, .txt (also .gz or .zip), .xlsx, .parquet,
+        .feather or .arrow. The index of a frame is ignored.
 
     Returns
     -------
@@ -341,7 +340,10 @@ def read_frame(source: Any) -> pd.DataFrame:
     Traceback (most recent call last):
     augmask.errors.DataError: no such file: nowhere.csv
     """
-    frame, name = _convert(source)
+    options = source.options if isinstance(source, TableFile) else ReadOptions()
+    frame, name = _convert(
+        source.path if isinstance(source, TableFile) else source, options
+    )
     if isinstance(frame.columns, pd.MultiIndex):
         raise DataError(
             f"column names must be one level deep, {name} has "
@@ -350,4 +352,55 @@ def read_frame(source: Any) -> pd.DataFrame:
     _check_labels(frame.columns, name)
     if not len(frame):
         raise DataError(f"a table needs at least one row, {name} has none")
-    return frame.reset_index(drop=True)
+    inferred = not isinstance(source, pd.DataFrame)
+    frame = frame.reset_index(drop=True)
+    if inferred:
+        frame.attrs[INFERRED] = True
+    return _without_codes(frame, options, name)
+
+
+def read_table(
+    source: Any,
+    *,
+    na: Any = None,
+    sep: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+    sheet: str | int | None = None,
+) -> pd.DataFrame:
+    """Read a table as it is: from a file or another library's frame, in exact types.
+
+    Parameters
+    ----------
+    source : path, pandas or polars DataFrame, or pyarrow.Table
+        A path ends in .csv, .tsv, .tab, .txt, .dat or .data (also with .gz, or in a
+        .zip), .xlsx, .parquet, .feather or .arrow.
+    na : str, number, list, mapping or "auto", optional
+        What means a missing value besides empty cells and NA, NULL, None and the like:
+        a code, a list of codes, codes by column (``{"income": -999}``), or "auto" for
+        all that looks like one. An empty code (``{"country": ""}``) keeps those words.
+        Models remember the codes of their table.
+    sep : str, optional
+        What separates columns; recognised if it is certain.
+    header : bool, optional
+        Whether the first line names the columns.
+    encoding : str, optional
+        Such as "cp1252"; UTF-8 if the file does not say.
+    sheet : str or int, optional
+        Of an Excel file, by name or number from 1.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": ["30", "?", "41"], "pay": [100, -9, 120]})
+    >>> read_table(frame, na={"age": "?", "pay": -9}).values.tolist()
+    [[30, 100], [<NA>, <NA>], [41, 120]]
+    """
+    options = read_options(na, sep, header, encoding, sheet)
+    if isinstance(source, (str, Path)):
+        return read_frame(TableFile(Path(source), options))
+    frame = read_frame(source)
+    return _without_codes(frame, options, "the frame")

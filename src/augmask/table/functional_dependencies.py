@@ -29,10 +29,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
-from augmask.table.cells import Cells, read_cells
+from augmask.table.cells import Cells
 from augmask.table.dtype_recovery import to_boolean, to_float
 from augmask.table.notes import OPERATORS
-from augmask.table.schema import Column, Schema
+from augmask.table.schema import Column, Schema, column_cells
 
 Bools = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
@@ -227,7 +227,7 @@ class _Sample:
 
     def _values(self, frame: pd.DataFrame, name: str) -> Values:
         column = self.columns[name]
-        cells = read_cells(frame[column.label], name, column.na_values)
+        cells = column_cells(frame[column.label], column)
         return cell_values(cells, column)
 
     def all_rows(self, name: str) -> Values:

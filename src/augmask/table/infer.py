@@ -11,14 +11,17 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import SchemaError, did_you_mean
-from augmask.table.cells import Cells, read_cells
+from augmask.table.cells import Cells, parse_format, read_cells
 from augmask.table.dtype_recovery import (
+    MAX_INTEGER_LEVELS,
     MAX_LEVELS,
     are_numbers,
     check_almost_numeric,
     decimals_of,
+    hidden_kind,
     instants,
     numbers_in_text,
+    recognise_values,
     recover,
     shared_unit,
     suspected_numbers,
@@ -28,14 +31,13 @@ from augmask.table.dtype_recovery import (
     to_float,
     to_integer,
 )
-from augmask.table.frames import read_frame
+from augmask.table.formats import DateFormat, read_format
+from augmask.table.frames import INFERRED, declared_codes, read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
-from augmask.table.schema import Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 from augmask.table.schema_file import check_settings, read_overrides
 from augmask.table.structural_missingness import with_structural_missingness
-
-MAX_INTEGER_LEVELS = 10
 
 Overrides = Schema | str | os.PathLike[str] | Mapping[Any, Any] | None
 
@@ -181,8 +183,137 @@ def _recovered_note(raw: Cells, cells: Cells) -> str:
     return ""
 
 
-def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> Column:
-    """Return one column of the schema, given its declared settings."""
+# -- formats ----------------------------------------------------------------------
+
+
+def _format_note(name: str, text: str, used: str, other: str) -> str:
+    """Return what to declare if a column of an uncertain format was read wrong."""
+    declare = f"{{{name!r}: {{'format': {other!r}}}}}"
+    return (
+        f"column {name!r} is read in the format {used!r}, so that {text!r} is "
+        f"{_in_words(text, used)}; if it is {_in_words(text, other)}, declare {declare}"
+    )
+
+
+def _in_words(text: str, pattern: str) -> str:
+    form = read_format(pattern)
+    value = form.parse([text])[0]
+    return str(value.astype("M8[D]")) if form.kind == "datetime" else f"{value:g}"
+
+
+def _spelled(
+    cells: Cells, settings: Mapping[str, Any], name: str
+) -> tuple[Cells, dict[str, Any], str]:
+    """Return text as the values that it spells, the fields of its format, and why."""
+    declared, pattern = settings.get("kind"), settings.get("format")
+    unread: tuple[Cells, dict[str, Any], str] = cells, {}, ""
+    if pattern is not None and declared not in (None, *NUMERIC):
+        raise SchemaError(
+            f"column {name!r} is of kind {declared!r}, and only numbers and dates have "
+            "a format; leave out one of the two"
+        )
+    if cells.form != "text" or declared not in (None, *NUMERIC):
+        return unread
+    levels = cells.factorized[1].tolist()
+    fields: dict[str, Any] = {}
+    reason = ""
+    if pattern is None:
+        found = recognise_values(levels) if cells.categories is None else None
+        if found is None:
+            return unread
+        pattern = found.format.pattern
+        if found.told:
+            reason = f" ({found.told})"
+        if found.other is not None:
+            example = next(
+                level
+                for level in levels
+                if found.format.parse([level])[0] != found.other.parse([level])[0]
+            )
+            fields["format_note"] = _format_note(
+                name, example, pattern, found.other.pattern
+            )
+        elif "%y" in pattern:
+            fields["format_note"] = f"column {name!r}: {found.told}"
+    parsed = parse_format(cells, pattern, name)
+    if len(pd.unique(parsed.observed_values)) < 2:
+        return unread
+    form = read_format(pattern)
+    what = "numbers"
+    if isinstance(form, DateFormat):
+        what = "times of day" if form.is_time else "dates"
+    reason = f"{what} in the format {pattern}, such as {levels[0]!r}{reason}"
+    return parsed, fields | {"format": pattern}, reason
+
+
+def _order_of_day(pattern: str | None) -> str:
+    """Return "dm" or "md", which comes first, and "" for other formats."""
+    form = read_format(pattern) if pattern is not None else None
+    if not isinstance(form, DateFormat):
+        return ""
+    return "".join(field for field in form.fields[:2] if field in "dm")
+
+
+def _agreeing_formats(
+    frame: pd.DataFrame, schema: Schema, settings: Mapping[str, Mapping[str, Any]]
+) -> Schema:
+    """Return the schema with uncertain dates read in the order of the certain ones."""
+    orders = {
+        _order_of_day(column.format)
+        for column in schema
+        if column.format_note is None and len(_order_of_day(column.format)) == 2
+    }
+    if len(orders) != 1:
+        return schema
+    (order,) = orders
+    columns = []
+    for column in schema:
+        own = _order_of_day(column.format)
+        if (
+            column.format_note is not None
+            and len(own) == 2
+            and "%y" not in (column.format or "")
+        ):
+            pattern = str(column.format)
+            if own != order:
+                pattern = pattern.translate(str.maketrans("dm", "md"))
+            declared = {**settings.get(column.name, {}), "format": pattern}
+            column = infer_column(frame[column.label], column.label, declared)
+            column = replace(
+                column, reason=f"{column.reason} (ordered as in the other columns)"
+            )
+        columns.append(column)
+    return Schema(tuple(columns))
+
+
+# -- one column -------------------------------------------------------------------
+
+
+def _with_suggested_codes(
+    series: pd.Series, label: Any, settings: Mapping[str, Any], cells: Cells
+) -> Column | None:
+    """Return a column without the codes that hide what it holds, or None."""
+    hidden = hidden_kind(cells)
+    if hidden is None:
+        return None
+    what, codes = hidden
+    own = {**settings, "na_values": (*settings.get("na_values", ()), *codes)}
+    column = infer_column(series, label, own)
+    listed = ", ".join(map(repr, codes))
+    return replace(
+        column,
+        suspected_na_values=codes,
+        reason=f"{column.reason}; {what} but for {listed}",
+    )
+
+
+def infer_column(
+    series: pd.Series, label: Any, settings: Mapping[str, Any], suggest: bool = False
+) -> Column:
+    """Return one column of the schema, given its declared settings.
+
+    With `suggest`, text that hides numbers is declared missing instead of an error.
+    """
     name = str(label)
     na_values = settings.get("na_values", ())
     missing_as = settings.get("missing_as", "unknown")
@@ -209,11 +340,18 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
             f"{int(raw.observed.sum())} values"
         )
 
-    cells = recover(raw)
-    if cells.form == "text" and cells.categories is None:
+    cells = raw if settings.get("format") else recover(raw)
+    if cells.form == "text" and cells.categories is None and not settings.get("format"):
         cells = numbers_in_text(cells, bool(na_values)) or cells
-        if cells.form == "text" and declared is None:
-            check_almost_numeric(cells, name)
+    cells, spelling, why = _spelled(cells, settings, name)
+    common |= spelling
+    if cells.form == "text" and cells.categories is None and declared is None:
+        suggested = None
+        if suggest:
+            suggested = _with_suggested_codes(series, label, settings, cells)
+        if suggested is not None:
+            return suggested
+        check_almost_numeric(cells, name)
     levels = cells.factorized[1] if cells.form == "text" else None
     n_distinct = len(pd.unique(cells.observed_values) if levels is None else levels)
     if (
@@ -228,14 +366,14 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
             "distinct values"
         )
 
-    kind, reason = _guess(cells, name, n_distinct)
+    kind, reason = (cells.form, why) if why else _guess(cells, name, n_distinct)
     if kind == "boolean" and n_distinct == 1:
         # One value and missing as a level: a category of two levels.
         kind = "category"
-    reason += _recovered_note(raw, cells)
+    reason += "" if why else _recovered_note(raw, cells)
     if declared and declared != kind:
         kind, reason = declared, f"declared, looks like {kind}: {reason}"
-        cells = _force(cells, raw, kind, name)
+        cells = _force(cells, cells if why else raw, kind, name)
     for key in ("levels", "ordered"):
         if settings.get(key) and kind != "category":
             raise SchemaError(
@@ -279,7 +417,10 @@ def _column(
     form = kind if kind in _CONVERT else cells.form
     values = cells.observed_values
     dtype = _complete_dtype(cells, form)
-    if cells.form in ("integer", "float") and kind != "identifier":
+    pattern = fields.get("format")
+    if pattern is not None:
+        dtype = cells.dtype
+    elif cells.form in ("integer", "float") and kind != "identifier":
         fields["suspected_na_values"] = suspected_numbers(values)
     if kind == "identifier":
         if fields["missing_as"] == "level":
@@ -312,6 +453,8 @@ def _column(
         inferred: int | None = 0
         if kind == "float":
             inferred = decimals_of(values, cells.dtype)
+            if pattern is not None:
+                inferred = getattr(read_format(pattern), "decimals", 0)
             decimals = settings.get("decimals", inferred)
             fields["decimals"] = decimals
             if decimals is not None and not reason.startswith("declared"):
@@ -338,6 +481,21 @@ def _identifier_dtype(cells: Cells, form: Mapping[str, Any]) -> str:
     return str(pd.Series(["text"]).dtype)
 
 
+def _with_nullable_types(frame: pd.DataFrame, schema: Schema) -> Schema:
+    """Return the schema with the nullable types that the frame's owner chose."""
+    columns = []
+    for column in schema:
+        dtype = frame[column.label].dtype
+        chosen = isinstance(dtype, pd.BooleanDtype) or (
+            str(dtype).startswith(("Int", "UInt"))
+            and column.dtype == str(dtype).lower()
+        )
+        if chosen and column.dtype in ("bool", str(dtype).lower()):
+            column = replace(column, dtype=str(dtype))
+        columns.append(column)
+    return Schema(tuple(columns))
+
+
 def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """Return for every cell whether it is missing, declared codes included.
 
@@ -354,11 +512,13 @@ def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
         name = str(label)
         # `schema[name]` searches, and raises for an unknown column.
         column = columns.get(name) or schema[name]
-        masks.append(~read_cells(frame[label], name, column.na_values).observed)
+        masks.append(~column_cells(frame[label], column).observed)
     return pd.DataFrame(np.stack(masks, axis=1), frame.index, frame.columns)
 
 
-def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
+def infer_schema(
+    frame: Any, overrides: Overrides = None, *, suggest: bool = False
+) -> Schema:
     """Infer the schema of a table.
 
     Parameters
@@ -366,7 +526,11 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
     frame : pandas.DataFrame, or anything that `read_frame` reads
     overrides : Schema, path of a TOML file, or mapping, optional
         What you declare, by column name: a kind, or a mapping with any of `kind`,
-        `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `determined_by`.
+        `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `format`,
+        `determined_by`.
+    suggest : bool, default=False
+        Whether to take text such as "?" among numbers for a missing value, and say so;
+        by default such a column is an error, because you should decide.
 
     Returns
     -------
@@ -403,17 +567,25 @@ mean 'smokes'?
                 + did_you_mean(str(key), names)
             )
         settings[str(key)] = check_settings(str(key), value)
+    for name, codes in declared_codes(frame).items():
+        own = settings.setdefault(name, {})
+        more = [code for code in codes if code not in own.get("na_values", ())]
+        own["na_values"] = (*own.get("na_values", ()), *more)
     schema = Schema(
         tuple(
-            infer_column(frame[label], label, settings.get(str(label), {}))
+            infer_column(frame[label], label, settings.get(str(label), {}), suggest)
             for label in frame.columns
         )
     )
+    schema = _agreeing_formats(frame, schema, settings)
 
     def as_level(column: Column) -> Column:
         # With a level for missing values, the kind or dtype may differ.
         own = settings.get(column.name, {}) | {"missing_as": "level"}
-        return infer_column(frame[column.label], column.label, own)
+        if column.format is not None:
+            own["format"] = column.format
+        return infer_column(frame[column.label], column.label, own, suggest)
 
     decided = [name for name, chosen in settings.items() if "missing_as" in chosen]
-    return with_structural_missingness(frame, schema, decided, as_level)
+    schema = with_structural_missingness(frame, schema, decided, as_level)
+    return schema if INFERRED in frame.attrs else _with_nullable_types(frame, schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from augmask.table.dtype_recovery import na_flags
 from augmask.table.schema_file import toml_value
 
 if TYPE_CHECKING:
@@ -182,11 +183,15 @@ def schema_notes(columns: Sequence[Column]) -> Iterator[str]:
         if column.suspected_na_values:
             suspected.setdefault(column.suspected_na_values, []).append(column)
     for codes, members in suspected.items():
+        taken = set(codes) <= set(members[0].na_values)
+        verb = "is taken for" if taken else "may encode"
         yield (
-            f"{listed(codes)} may encode a missing value in {_subject(members)}; if "
-            f"so, declare it in the schema, e.g. {{{members[0].name!r}: "
-            f"{{'na_values': {list(codes)!r}}}}}"
+            f"{listed(codes)} {verb} a missing value in {_subject(members)}; if so, "
+            f"declare it in the schema, e.g. {{{members[0].name!r}: "
+            f"{{'na_values': {list(codes)!r}}}}}, or for a file add "
+            f"{na_flags(members[0].name, codes)}"
         )
+    yield from (column.format_note for column in columns if column.format_note)
     yield from _missingness_notes(columns)
     yield from dependency_notes(columns)
     constant = [column for column in columns if column.kind == "constant"]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask.table.cells import Cells, read_cells
+from augmask.table.cells import Cells
 from augmask.table.codec import level_indices
 from augmask.table.dtype_recovery import NUMPY_UNITS, instants, to_datetime, to_float
-from augmask.table.schema import NUMERIC, Column, Schema
+from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 
 # Values shared by fewer rows are removed.
 FEWEST = 5
@@ -79,7 +79,7 @@ def _mask_rare(series: pd.Series, rare: np.ndarray) -> pd.Series:
 
 
 def _suppress(series: pd.Series, column: Column) -> pd.Series:
-    cells = read_cells(series, column.name, column.na_values)
+    cells = column_cells(series, column)
     if column.kind in NUMERIC:
         return _clip_numbers(series, cells, column)
     if column.kind == "constant" and cells.observed.sum() < FEWEST:

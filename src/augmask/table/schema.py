@@ -15,6 +15,8 @@ import pandas as pd
 
 from augmask.errors import SchemaError, brief_repr, did_you_mean
 from augmask.notebook import html_table
+from augmask.table.cells import Cells, read_cells
+from augmask.table.formats import MAX_DECIMALS, is_pattern
 from augmask.table.identifiers import FORM_SPEC
 from augmask.table.lattice import LATTICE_SPEC
 from augmask.table.notes import listed, schema_notes
@@ -22,7 +24,6 @@ from augmask.table.schema_file import (
     BOOLEAN,
     KINDS,
     LEVEL,
-    MAX_DECIMALS,
     MISSING_AS,
     NUMBER,
     TEXT,
@@ -83,6 +84,11 @@ class Column:
         Levels that share one code.
     decimals : int or None
         Decimals of a float column, None at full precision.
+    format : str or None
+        How text spells the numbers or dates (see `formats`); they are learned as values
+        and written as text.
+    format_note : str or None
+        What is not certain about the format.
     lattice : mapping or None
         The grid that nearly all numbers lie on (see `lattice`).
     low, high : int, float or None
@@ -110,6 +116,8 @@ class Column:
     ordered: bool = False
     rare_levels: tuple[tuple[Level, int], ...] = ()
     decimals: int | None = None
+    format: str | None = None
+    format_note: str | None = None
     lattice: Mapping[str, Any] | None = None
     low: int | float | None = None
     high: int | float | None = None
@@ -149,6 +157,15 @@ class Column:
         missing_code = self.missing_is_level and self.kind == "category"
         return len(self.levels) + bool(self.rare_levels) + missing_code
 
+    @property
+    def value_dtype(self) -> str:
+        """The dtype of decoded values, which differs from `dtype` for a format."""
+        if self.format is None:
+            return self.dtype
+        if self.kind == "integer":
+            return "Int64" if self.missing_is_level else "int64"
+        return "datetime64[s]" if self.kind == "datetime" else "float64"
+
     def settings(self) -> dict[str, Any]:
         """Return the editable settings, as a schema file has them."""
         plain: dict[str, Any] = {"kind": self.kind, "missing_as": self.missing_as}
@@ -156,10 +173,14 @@ class Column:
             plain["na_values"] = self.na_values
         if self.kind == "category":
             plain["ordered"] = self.ordered
-            # Rare levels are found again by counting.
-            if not self.rare_levels:
+            # Rare levels are found again by counting, and what may be a missing value
+            # must not become a level for good.
+            undecided = bool(self.suspected_na_values) and not self.categories
+            if not self.rare_levels and not undecided:
                 plain["levels"] = self.categories or self.levels
-        if self.decimals is not None:
+        if self.format is not None:
+            plain["format"] = self.format
+        if self.decimals is not None and self.format is None:
             plain["decimals"] = self.decimals
         # Sums of two columns are found again.
         if self.determined_by is not None and len(self.determined_by["columns"]) < 2:
@@ -208,6 +229,7 @@ class Column:
             or (self.kind == "category" and not self.levels)
             or (self.kind == "boolean" and set(self.levels) - {False, True})
             or (self.kind == "boolean" and not self.levels)
+            or (self.format is not None and self.kind not in NUMERIC)
         )
         if invalid:
             raise SchemaError(
@@ -313,6 +335,12 @@ _FIELDS: dict[str, Spec] = {
     "ordered": BOOLEAN,
     "rare_levels": ListSpec(ListSpec((LEVEL, ValueSpec(int, lowest=1)))),
     "decimals": ValueSpec(int, optional=True, lowest=0, highest=MAX_DECIMALS),
+    "format": Refined(
+        ValueSpec(str, optional=True),
+        lambda pattern: pattern is None or is_pattern(pattern),
+        "a pattern such as %d/%m/%Y or #,##0",
+    ),
+    "format_note": ValueSpec(str, optional=True),
     "lattice": LATTICE_SPEC,
     "low": ValueSpec(NUMBER.plain, optional=True),
     "high": ValueSpec(NUMBER.plain, optional=True),
@@ -333,6 +361,11 @@ def _as_json(value: Any) -> Any:
 def _are_64_bits(column: Column) -> bool:
     bounds = (column.low, column.high)
     return all(type(v) is int and -(2**63) <= v < 2**63 for v in bounds)
+
+
+def column_cells(series: pd.Series, column: Column) -> Cells:
+    """Return the cells of a column, read as its schema says."""
+    return read_cells(series, column.name, column.na_values, column.format)
 
 
 # -- the schema -------------------------------------------------------------------
@@ -418,7 +451,17 @@ class Schema:
 
     def to_toml(self, path: str | os.PathLike[str]) -> None:
         """Write the editable settings, with each column's reason as a comment."""
-        write_overrides(path, {c.name: (c.reason, c.settings()) for c in self.columns})
+        columns = {}
+        for column in self.columns:
+            settings = column.settings()
+            undeclared = [
+                code
+                for code in column.suspected_na_values
+                if code not in column.na_values
+            ]
+            hint = {"na_values": undeclared} if undeclared else {}
+            columns[column.name] = (column.reason, settings, hint)
+        write_overrides(path, columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-safe contents, from which `from_dict` rebuilds the schema."""

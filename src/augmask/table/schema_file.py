@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 
 from augmask.errors import SchemaError
 from augmask.files import as_path, atomic_write
-from augmask.validation import AnyOf, ListSpec, RecordSpec, ValueSpec
+from augmask.table.formats import MAX_DECIMALS, is_pattern
+from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, ValueSpec
 
 Kind = Literal[
     "integer",
@@ -30,7 +31,6 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 MISSING_AS = ("unknown", "level")
-MAX_DECIMALS = 6
 
 TEXT, BOOLEAN, NUMBER = ValueSpec(str), ValueSpec(bool), ValueSpec(Real)
 LEVEL = AnyOf(TEXT, NUMBER, BOOLEAN)
@@ -42,6 +42,11 @@ SETTINGS = RecordSpec(
         "ordered": BOOLEAN,
         "levels": ListSpec(LEVEL, shortest=1, distinct=True),
         "decimals": ValueSpec(int, lowest=0, highest=MAX_DECIMALS),
+        "format": Refined(
+            TEXT,
+            is_pattern,
+            "a pattern such as '%d/%m/%Y', '%H:%M', '$#,##0' or '0 %'",
+        ),
         "determined_by": TEXT,
     },
     required=(),
@@ -85,21 +90,30 @@ def toml_value(value: object) -> str:
 
 
 def write_overrides(
-    path: str | os.PathLike[str], columns: Mapping[str, tuple[str, Mapping[str, Any]]]
+    path: str | os.PathLike[str],
+    columns: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]],
 ) -> None:
-    """Write name -> (reason, settings) as a TOML file that `read_overrides` reads."""
+    """Write name -> (reason, settings, hints) as TOML that `read_overrides` reads.
+
+    Hints are settings that may apply, as comments.
+    """
     lines = [
         "# The schema that augmask inferred. Change settings, delete those that may be",
         "# inferred again, and pass this file as the schema.",
         f"# kind: {', '.join(KINDS)}",
         "# missing_as: unknown (integrated out) or level (learned and generated)",
         "# na_values: values that encode a missing value in this column",
+        "# format: how text spells dates (%d/%m/%Y) or numbers ($#,##0)",
         "# determined_by: the column that this one is a function of, or nothing",
     ]
-    for name, (reason, settings) in columns.items():
+    for name, (reason, settings, hints) in columns.items():
         lines += ["", f"[columns.{toml_value(name)}]"]
         lines += ["# " + " ".join(reason.split())] if reason else []
         lines += [f"{key} = {toml_value(value)}" for key, value in settings.items()]
+        lines += [
+            f"# {key} = {toml_value(value)}  # if these mean a missing value"
+            for key, value in hints.items()
+        ]
     with atomic_write(Path(path).expanduser()) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

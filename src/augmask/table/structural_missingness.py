@@ -28,10 +28,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.table.cells import read_cells
 from augmask.table.codec import encode_levels, encode_numbers, indicator_name, origin
 from augmask.table.dtype_recovery import NUMPY_UNITS
-from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema
+from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema, column_cells
 
 Bools = npt.NDArray[np.bool_]
 Condition = list[Any]
@@ -64,7 +63,7 @@ LOOSE = 0.7
 def _encoded(frame: pd.DataFrame, column: Column, rows: Any) -> tuple[Any, Bools]:
     """Return numbers or level codes of some rows, and where they are observed."""
     series = frame[column.label] if rows is None else frame[column.label].iloc[rows]
-    cells = read_cells(series, column.name, column.na_values)
+    cells = column_cells(series, column)
     if column.kind in NUMERIC:
         return encode_numbers(cells, column), cells.observed
     codes = encode_levels(cells, column)
@@ -392,7 +391,7 @@ def find_structural_missingness(
         return {}
     masks = np.zeros((len(frame), len(columns)), np.bool_)
     for k, column in enumerate(columns):
-        cells = read_cells(frame[column.label], column.name, column.na_values)
+        cells = column_cells(frame[column.label], column)
         masks[:, k] = ~cells.observed
     # Columns that are missing in the same rows share a pattern.
     packed = np.packbits(masks, axis=0).T

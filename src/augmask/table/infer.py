@@ -28,6 +28,7 @@ from augmask.table.dtype_recovery import (
     to_float,
     to_integer,
 )
+from augmask.table.fakes import fake_fields
 from augmask.table.frames import read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
@@ -246,6 +247,11 @@ def infer_column(series: pd.Series, label: Any, settings: Mapping[str, Any]) -> 
         raise SchemaError(
             f"column {name!r} is of kind {kind!r}, and only a float has decimals"
         )
+    if settings.get("locale") is not None and kind != "identifier":
+        raise SchemaError(
+            f"column {name!r} is of kind {kind!r}, and only an identifier has a "
+            "locale; declare fake too, e.g. 'name'"
+        )
     return _column(cells, kind, reason, settings, common)
 
 
@@ -288,6 +294,8 @@ def _column(
                 "level; set its kind to 'category' or missing_as to 'unknown'"
             )
         fields["form"] = identifier_form(cells, name)
+        fakes, note = fake_fields(cells, name, settings)
+        fields, reason = fields | fakes, reason + note
         dtype = _identifier_dtype(cells, fields["form"])
     elif kind == "category":
         levels = _level_fields(cells, settings, name)
@@ -366,7 +374,8 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
     frame : pandas.DataFrame, or anything that `read_frame` reads
     overrides : Schema, path of a TOML file, or mapping, optional
         What you declare, by column name: a kind, or a mapping with any of `kind`,
-        `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `determined_by`.
+        `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `determined_by`,
+        `fake`, `locale`.
 
     Returns
     -------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from numbers import Real
@@ -16,7 +17,8 @@ from typing import Any, Literal, get_args
 
 from augmask.errors import SchemaError
 from augmask.files import as_path, atomic_write
-from augmask.validation import AnyOf, ListSpec, RecordSpec, ValueSpec
+from augmask.table.personal import FAKES
+from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, ValueSpec
 
 Kind = Literal[
     "integer",
@@ -34,6 +36,12 @@ MAX_DECIMALS = 6
 
 TEXT, BOOLEAN, NUMBER = ValueSpec(str), ValueSpec(bool), ValueSpec(Real)
 LEVEL = AnyOf(TEXT, NUMBER, BOOLEAN)
+FAKE = ValueSpec(None, (*FAKES, "nothing"))
+LOCALE = Refined(
+    TEXT,
+    lambda text: bool(re.fullmatch("[a-z]{2,3}(_[A-Z]{2})?", text)),
+    "a language and a country such as 'de_DE'",
+)
 SETTINGS = RecordSpec(
     {
         "kind": ValueSpec(None, KINDS),
@@ -43,6 +51,8 @@ SETTINGS = RecordSpec(
         "levels": ListSpec(LEVEL, shortest=1, distinct=True),
         "decimals": ValueSpec(int, lowest=0, highest=MAX_DECIMALS),
         "determined_by": TEXT,
+        "fake": FAKE,
+        "locale": LOCALE,
     },
     required=(),
     noun="setting",
@@ -52,7 +62,8 @@ SETTINGS = RecordSpec(
 def check_settings(name: str, settings: object) -> dict[str, Any]:
     """Return the declared settings of a column in plain form, or raise `SchemaError`.
 
-    A string is short for a kind, and a single NA value needs no list.
+    A string is short for a kind, and a single NA value needs no list. Fakes are for
+    identifiers.
 
     Examples
     --------
@@ -60,6 +71,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
     {'kind': 'integer'}
     >>> check_settings("age", {"na_values": -999})
     {'na_values': (-999,)}
+    >>> check_settings("guest", {"fake": "name"})
+    {'fake': 'name', 'kind': 'identifier'}
     """
     if isinstance(settings, str):
         settings = {"kind": settings}
@@ -69,6 +82,13 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
             f"column {name!r}: determined_by must be the name of another column or "
             f"'nothing', got {name!r}"
         )
+    if plain.get("fake", "nothing") != "nothing":
+        kind = plain.setdefault("kind", "identifier")
+        if kind != "identifier":
+            raise SchemaError(
+                f"column {name!r} is of kind {kind!r}, and only an identifier has a "
+                "fake; leave one of them out"
+            )
     return {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
 
 
@@ -95,6 +115,8 @@ def write_overrides(
         "# missing_as: unknown (integrated out) or level (learned and generated)",
         "# na_values: values that encode a missing value in this column",
         "# determined_by: the column that this one is a function of, or nothing",
+        f"# fake: what a text identifier is replaced by: {', '.join(FAKES)}",
+        "#   (in the language of locale), or nothing to keep the form of its values",
     ]
     for name, (reason, settings) in columns.items():
         lines += ["", f"[columns.{toml_value(name)}]"]

@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import exp
+from statistics import median
 from typing import Any
 
 import pandas as pd
@@ -33,6 +34,9 @@ DEFAULT_LOCALE = "en_US"
 FEWEST_FAKES, MOST_FAKES = 1024, 65_536
 # Draws in a row without a new fake, after which a locale has no more.
 _MOST_MISSES = 1000
+
+# Draws of a name, of which the first that is short enough is taken.
+_MOST_TITLED = 10
 
 _COMMA = re.compile(r"[^,]+, *[^,]+")
 _DOMAINS = ("com", "net", "org")
@@ -104,6 +108,17 @@ def _maker(fake: str, faker: Any, values: Sequence[str]) -> Callable[[], str]:
         def make() -> str:
             return f"{faker.last_name()}, {faker.first_name()}"
 
+    elif fake == "name":
+        # without titles, unless they are usual in the table
+        usual = int(median(len(value.split()) for value in values))
+
+        def make() -> str:
+            for _ in range(_MOST_TITLED):
+                text = str(faker.name())
+                if len(text.split()) <= max(usual, 2):
+                    break
+            return text
+
     elif fake == "phone":
         digits_only = share(str.isdigit) >= MOST
 
@@ -126,7 +141,6 @@ def _maker(fake: str, faker: Any, values: Sequence[str]) -> Callable[[], str]:
 
     else:
         make = {
-            "name": faker.name,
             "first_name": faker.first_name,
             "last_name": faker.last_name,
             # addresses that can never exist

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from augmask.table.cells import AnyArray, Cells
-from augmask.table.personal import FAKES, contacts_reason, words_of
+from augmask.table.personal import FAKES, personal_reason, words_of
 from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, ValueSpec
 
 # The most digits of a number, and characters of a text, that a form may have.
@@ -78,9 +78,9 @@ def text_reason(
     `levels` are the distinct values of `n_observed` cells, of which `n_rare` have a
     level that would be too rare to be learned.
     """
-    contacts = contacts_reason(name, levels, n_observed)
-    if contacts or n_observed < MIN_ROWS:
-        return contacts
+    personal = personal_reason(name, levels, n_observed)
+    if personal or n_observed < MIN_ROWS:
+        return personal
     share = len(levels) / n_observed
     words = float(np.mean([len(level.split()) for level in levels[:1000]]))
     if words >= 5 and share > 0.3:

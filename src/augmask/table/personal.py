@@ -1,8 +1,8 @@
 """Personal data: what the texts of a column are, by their form and the column's name.
 
 Only columns whose values are made anew ask for it, so a city with fifty repeated
-levels stays a learned category. The exceptions are email addresses and phone numbers,
-which are never learned: each belongs to somebody, however often it occurs.
+levels stays a learned category. The exceptions are what points to a person: contacts,
+names and home addresses are not learned even if they repeat, unless they are few.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ EXTRA = "pip install 'augmask[fakes]'"
 
 # The share of values that must have the form.
 MOST = 0.9
-# With fewer different values, contacts may be those of a few desks or agents.
-FEW_CONTACTS = 20
+# With so few different values, they may be those of a few desks, agents or branches.
+FEW = {"email": 20, "phone": 20}
+FEW |= dict.fromkeys(("name", "first_name", "last_name", "street", "address"), 100)
 _EXAMINED = 1000
 
 
@@ -132,6 +133,8 @@ def _named(name: str) -> tuple[str | None, bool]:
 _EMAIL = re.compile(r"[^@\s,;<>()]+@[^@\s.,;]+(\.[^@\s.,;]+)+")
 _URL = re.compile(r"(https?://|www\.)[^\s/]+\.\S+", re.IGNORECASE)
 _PHONE_FORM = re.compile(r"[+(]?[\d\s().\-/+]+?(\s*(x|ext\.?)\s*\d+)?", re.IGNORECASE)
+# a street, and a place behind it
+_TWO_LINES = re.compile(r"[^\W\d][^,\n]*[,\n]\s*\S")
 _NAME_WORD = re.compile(r"[^\W\d_]+([.'’\-][^\W\d_]+)*[.]?")
 _UNSPACED = re.compile("[\u3040-\u9fff\uac00-\ud7af]{2,6}")
 
@@ -176,7 +179,8 @@ def _is_address(text: str) -> bool:
 def _is_company(text: str) -> bool:
     if _EMAIL.fullmatch(text) or _URL.fullmatch(text):
         return False
-    return any(char.isalpha() for char in text) and len(text.split()) <= 8
+    letters = sum(char.isalpha() for char in text)
+    return letters > sum(char.isdigit() for char in text) and len(text.split()) <= 8
 
 
 _FORMS: dict[str, tuple[Callable[[str], object], float]] = {
@@ -265,24 +269,28 @@ def recognised(name: str, levels: Sequence[str]) -> tuple[str, str] | None:
     test, needed = _FORMS[found]
     if share(test) < needed:
         return None
-    if found == "street" and share(lambda text: re.search(r"[,\n]\s*\S", text)) > 0.5:
+    if found == "street" and share(_TWO_LINES.search) > 0.5:
         found = "address"
     return found, f"{PLURALS[found]} by the column's name and their form"
 
 
-def contacts_reason(name: str, levels: Sequence[str], n_observed: int) -> str | None:
-    """Return why texts are contacts of persons, or None if they are not.
+def personal_reason(name: str, levels: Sequence[str], n_observed: int) -> str | None:
+    """Return why texts point to persons, or None if they do not.
 
     Examples
     --------
-    >>> contacts_reason("to", ["ann@lee.org", "bo@ek.org", "cy@ek.org"], 4)
+    >>> personal_reason("to", ["ann@lee.org", "bo@ek.org", "cy@ek.org"], 4)
     '3 different email addresses'
     """
-    if len(levels) <= FEW_CONTACTS and (
-        len(levels) < 3 or len(levels) <= n_observed / 2
-    ):
+    n = len(levels)
+    if n <= min(FEW.values()) and (n < 3 or n <= n_observed / 2):
         return None
-    found = recognised(name, levels)
-    if found is None or found[0] not in ("email", "phone"):
+    fake, _ = recognised(name, levels) or ("", "")
+    few = FEW.get(fake, n)
+    if fake in ("name", "first_name") and _named(name)[1]:
+        # storms have the names of persons, too
         return None
-    return f"{len(levels)} different {PLURALS[found[0]]}"
+    # contacts that hardly repeat are nobody's desk
+    if n > few or (fake in ("email", "phone") and n > n_observed / 2):
+        return f"{n} different {PLURALS[fake]}"
+    return None

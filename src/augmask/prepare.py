@@ -36,6 +36,7 @@ from augmask.progress import Progress, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
 from augmask.table.codec import Codec
+from augmask.table.fakes import with_fakes
 from augmask.table.frames import read_frame
 from augmask.table.functional_dependencies import (
     with_dependencies,
@@ -185,13 +186,14 @@ def _resolve_settings(model: Any, device: torch.device) -> tuple[str, Settings]:
 
 
 def _resolve_schema(
-    frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool
+    frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool, seed: int
 ) -> tuple[pd.DataFrame, Schema]:
     """Return the schema, and the frame without the extremes that stay private."""
     inferred = infer_schema(frame, schema)
     if private_extremes:
         frame = suppress_rare_values(frame, inferred)
         inferred = anonymize_identifiers(infer_schema(frame, schema))
+    inferred = with_fakes(frame, inferred, seed)
     if links == "keep":
         return frame, with_dependencies(frame, inferred)
     return frame, without_dependencies(inferred)
@@ -272,7 +274,7 @@ def prepare_fit(
     filler = resolve_augmenter(augmenter)
 
     frame, resolved = _resolve_schema(
-        read_frame(data), schema, settings.links, private_extremes
+        read_frame(data), schema, settings.links, private_extremes, seed
     )
     informative = dependency_notes(resolved)
     for note in resolved.notes():

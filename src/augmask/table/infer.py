@@ -31,6 +31,7 @@ from augmask.table.dtype_recovery import (
     to_float,
     to_integer,
 )
+from augmask.table.fakes import fake_fields
 from augmask.table.formats import DateFormat, read_format
 from augmask.table.frames import INFERRED, declared_codes, read_frame
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
@@ -384,6 +385,11 @@ def infer_column(
         raise SchemaError(
             f"column {name!r} is of kind {kind!r}, and only a float has decimals"
         )
+    if settings.get("locale") is not None and kind != "identifier":
+        raise SchemaError(
+            f"column {name!r} is of kind {kind!r}, and only an identifier has a "
+            "locale; declare fake too, e.g. 'name'"
+        )
     return _column(cells, kind, reason, settings, common)
 
 
@@ -429,6 +435,8 @@ def _column(
                 "level; set its kind to 'category' or missing_as to 'unknown'"
             )
         fields["form"] = identifier_form(cells, name)
+        fakes, note = fake_fields(cells, name, settings)
+        fields, reason = fields | fakes, reason + note
         dtype = _identifier_dtype(cells, fields["form"])
     elif kind == "category":
         levels = _level_fields(cells, settings, name)
@@ -527,7 +535,7 @@ def infer_schema(
     overrides : Schema, path of a TOML file, or mapping, optional
         What you declare, by column name: a kind, or a mapping with any of `kind`,
         `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `format`,
-        `determined_by`.
+        `determined_by`, `fake`, `locale`.
     suggest : bool, default=False
         Whether to take text such as "?" among numbers for a missing value, and say so;
         by default such a column is an error, because you should decide.

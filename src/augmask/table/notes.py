@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from augmask.table.dtype_recovery import na_flags
+from augmask.table.personal import EXTRA, faker_installed
 from augmask.table.schema_file import toml_value
 
 if TYPE_CHECKING:
@@ -168,6 +169,12 @@ def schema_notes(columns: Sequence[Column]) -> Iterator[str]:
             f"not learned, because taken for identifiers: {why}; generated rows get "
             "new values; to learn such a column, set its kind in the schema, e.g. "
             f"{{{keys[0].name!r}: {kind!r}}}"
+        )
+    fakes = [column for column in keys if column.fake not in (None, "nothing")]
+    if fakes and not faker_installed():
+        yield (
+            f"placeholders stand for the values of {_subject(fakes)}; for realistic "
+            f"fakes, {EXTRA}"
         )
     for column in columns:
         if column.rare_levels:

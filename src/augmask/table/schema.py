@@ -22,8 +22,10 @@ from augmask.table.lattice import LATTICE_SPEC
 from augmask.table.notes import listed, schema_notes
 from augmask.table.schema_file import (
     BOOLEAN,
+    FAKE,
     KINDS,
     LEVEL,
+    LOCALE,
     MISSING_AS,
     NUMBER,
     TEXT,
@@ -99,6 +101,10 @@ class Column:
         The value of a constant (a datetime in `unit`s).
     form : mapping or None
         How new identifiers are made (see `identifiers`).
+    fake : str or None
+        What stands for the values of an identifier (see `fakes`), or "nothing".
+    locale : str or None
+        The language and country of the fakes.
     """
 
     label: str | int | float
@@ -125,6 +131,8 @@ class Column:
     tz: str | None = None
     value: Level | None = None
     form: Mapping[str, Any] | None = None
+    fake: str | None = None
+    locale: str | None = None
 
     @property
     def name(self) -> str:
@@ -182,6 +190,10 @@ class Column:
             plain["format"] = self.format
         if self.decimals is not None and self.format is None:
             plain["decimals"] = self.decimals
+        if self.fake is not None:
+            plain["fake"] = self.fake
+        if self.locale is not None:
+            plain["locale"] = self.locale
         # Sums of two columns are found again.
         if self.determined_by is not None and len(self.determined_by["columns"]) < 2:
             plain["determined_by"] = (self.determined_by["columns"] or ["nothing"])[0]
@@ -348,6 +360,8 @@ _FIELDS: dict[str, Spec] = {
     "tz": ValueSpec(str, optional=True),
     "value": AnyOf(ValueSpec(str, optional=True), NUMBER, BOOLEAN),
     "form": FORM_SPEC,
+    "fake": FAKE,
+    "locale": LOCALE,
 }
 _COLUMN_SPEC = RecordSpec(_FIELDS, _REQUIRED, noun="field")
 

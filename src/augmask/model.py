@@ -20,12 +20,7 @@ from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
 from augmask.prepare import FitSetup, TimeBudget, fingerprint, is_auto, prepare_fit
 from augmask.progress import Progress, silent
-from augmask.sample.generate import (
-    add_missing_values,
-    adjusted_missing_model,
-    check_missing,
-    generate,
-)
+from augmask.sample.generate import adjusted_missing_model, check_missing, generate
 from augmask.sample.imputations import Imputations
 from augmask.sample.impute import impute
 from augmask.sample.row_generator import RowGenerator
@@ -274,11 +269,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         if n is not None:
             n = check_int("n", n, 1)
         check_missing(missing)
-        frames = generate(source, n, where, self.constraints_, progress)
-        return (
-            frames
-            if missing is None
-            else add_missing_values(frames, self._adjusted(), seed)
+        return generate(
+            source,
+            n,
+            where,
+            self.constraints_,
+            progress,
+            None if missing is None else self._adjusted,
         )
 
     def sample_to(

@@ -36,16 +36,6 @@ def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
     return read_settings(texts, keywords_of(backbone))
 
 
-def _parse_constraints(texts: list[str] | None) -> list[str | list[str]]:
-    """Return inequalities as they are, and "city, zip" as a list of columns."""
-    return [
-        [name.strip() for name in text.split(",")]
-        if "," in text and not set("<>=") & set(text)
-        else text
-        for text in texts or []
-    ]
-
-
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
@@ -127,7 +117,7 @@ def fit(
                 max_minutes=max_minutes,
                 checkpoint=checkpoint,
                 progress=progress,
-                constraints=_parse_constraints(constraints),
+                constraints=constraints,
                 private_extremes=private_extremes,
             )
         if not parallel.is_main_process():

@@ -10,8 +10,15 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], every: bool = True) -> str:
     """Return the end of a message about an unknown word.
+
+    Parameters
+    ----------
+    word : str
+    known : iterable of str
+    every : bool
+        Whether to list the known words if none of them is similar.
 
     Examples
     --------
@@ -25,6 +32,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = close or get_close_matches(word.lower(), known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
+    if not every:
+        return ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return f"; known: {listed}"
 

@@ -7,7 +7,7 @@ on every one, and `pool` adds the variance between them to the variance within.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, overload
@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import stats
 
 from augmask.errors import UsageError
+from augmask.table.frame_kinds import numbered
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -52,6 +53,8 @@ class Imputations(Sequence[pd.DataFrame]):
         Without columns in which nothing is imputed.
     n_draws : int
         m.
+    own_kind : callable, optional
+        Turns a completed frame into what the table was passed as.
 
     Examples
     --------
@@ -65,9 +68,14 @@ class Imputations(Sequence[pd.DataFrame]):
     """
 
     def __init__(
-        self, frame: pd.DataFrame, imputed: Mapping[Any, ImputedColumn], n_draws: int
+        self,
+        frame: pd.DataFrame,
+        imputed: Mapping[Any, ImputedColumn],
+        n_draws: int,
+        own_kind: Callable[[pd.DataFrame], Any] = lambda frame: frame,
     ) -> None:
         self._frame, self._imputed, self._n_draws = frame, dict(imputed), n_draws
+        self._own_kind = own_kind
 
     def __len__(self) -> int:
         return self._n_draws
@@ -91,6 +99,9 @@ class Imputations(Sequence[pd.DataFrame]):
             raise IndexError(
                 f"draw {k} is out of range: there are {self._n_draws} draws"
             )
+        return self._own_kind(self._completed(k))
+
+    def _completed(self, k: int) -> pd.DataFrame:
         frame = self._frame.copy()
         for label, column in self._imputed.items():
             frame[label] = fill_column(frame[label], column.rows, column.values[k])
@@ -108,11 +119,7 @@ class Imputations(Sequence[pd.DataFrame]):
         name = "draw"
         while name in self._frame.columns:
             name += "_"
-        parts = []
-        for k, frame in enumerate(self, start=1):
-            frame.insert(0, name, k)
-            parts.append(frame)
-        return pd.concat(parts)
+        return numbered(list(self), name)
 
     def best(self) -> pd.DataFrame:
         """Return one frame with means of numbers and the most probable categories.
@@ -134,7 +141,7 @@ class Imputations(Sequence[pd.DataFrame]):
                 if pd.api.types.is_integer_dtype(dtype):
                     center = center.round()
             frame[label] = fill_column(frame[label], rows, center.astype(dtype))
-        return frame
+        return self._own_kind(frame)
 
     def summary(self, confidence: float = 0.9) -> pd.DataFrame:
         """Return one row per imputed cell with statistics of its draws.

@@ -38,6 +38,22 @@ def did_you_mean(word: str, known: Iterable[str], every: bool = True) -> str:
     return f"; known: {listed}"
 
 
+def choices(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message about a word that is none of a few.
+
+    Examples
+    --------
+    >>> choices("papr", ["paper", "fast"])
+    "; did you mean 'paper'? known: paper, fast"
+    >>> choices("zzz", ["paper", "fast"])
+    '; known: paper, fast'
+    """
+    known = list(known)
+    hint = did_you_mean(word, known, every=False)
+    listed = f"known: {', '.join(known)}"
+    return f"{hint} {listed}" if hint else f"; {listed}"
+
+
 def brief_repr(value: object, most: int = 60) -> str:
     """Return a repr of at most `most` characters, for messages.
 

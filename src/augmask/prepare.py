@@ -159,7 +159,7 @@ def _check_parameters(model: Any) -> None:
     if model.supervise not in SUPERVISE:
         raise UsageError(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
-            + did_you_mean(str(model.supervise), SUPERVISE)
+            + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (
         check_int("ensemble", model.ensemble, 1) > 1 and parallel.launched_by_torchrun()

@@ -490,11 +490,14 @@ def suggest_constraints(frame: pd.DataFrame, schema: Schema) -> list[str]:
     return [text for _, text in sorted(suggestions)[:MAX_SUGGESTIONS]]
 
 
-def suggestion_notes(orders: list[str]) -> list[str]:
+def suggestion_notes(orders: list[str], in_python: bool = False) -> list[str]:
     """Return a note on suggested constraints, if there are any."""
     if not orders:
         return []
+    option = f"--constraint {shlex.quote(orders[0])}"
+    if in_python:
+        option = f"constraints=[{orders[0]!r}]"
     return [
         f"every row satisfies {', '.join(orders)}; to make generated rows satisfy it "
-        f"too, fit with --constraint {shlex.quote(orders[0])}"
+        f"too, fit with {option}"
     ]

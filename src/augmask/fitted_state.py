@@ -36,6 +36,7 @@ from augmask.sample.constraints import (
     stored_constraints,
 )
 from augmask.table.codec import Codec
+from augmask.table.frame_kinds import FrameKind
 from augmask.table.schema import Column, Schema
 from augmask.table.table import Layout
 from augmask.train.loop import TrainingRun
@@ -79,6 +80,8 @@ class FittedState:
         Summary of the training.
     history : DataFrame
         The course of the training.
+    frame_kind : FrameKind
+        What the table was: what generated rows come as.
     """
 
     parameters: Mapping[str, Any]
@@ -92,6 +95,7 @@ class FittedState:
     constraints: tuple[Constraint, ...]
     training: Mapping[str, Any]
     history: pd.DataFrame = field(default_factory=pd.DataFrame)
+    frame_kind: FrameKind = field(default_factory=FrameKind)
 
     def with_runs(self, runs: Sequence[TrainingRun]) -> FittedState:
         """Return the state after its backbone was trained by these runs."""
@@ -180,6 +184,8 @@ def write_model(path: str | Path, state: FittedState) -> None:
         "missing_model": state.missing_model.to_dict(),
         "constraints": constraints,
     }
+    if state.frame_kind != FrameKind():
+        manifest["frame"] = state.frame_kind.to_dict()
     arrays = {
         f"{group}/{name}": array
         for group, members in groups.items()
@@ -430,6 +436,9 @@ def _restore(
         manifest["constraints"], groups.get("constraints", {}), codec.schema, functions
     )
     _try_out(codec, missing_model, constraints)
+    frame_kind = FrameKind()
+    if "frame" in manifest:
+        frame_kind = FrameKind.from_dict(manifest["frame"])
     return FittedState(
         parameters=parameters | {"backbone": backbone},
         preset=manifest["preset"],
@@ -442,4 +451,5 @@ def _restore(
         constraints=constraints,
         training=dict(manifest["training"]),
         history=pd.DataFrame(history),
+        frame_kind=frame_kind,
     )

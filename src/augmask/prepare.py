@@ -29,14 +29,15 @@ from augmask.errors import (
     brief_repr,
     did_you_mean,
 )
-from augmask.fitted_state import FittedState, check_storable, part_name
+from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
 from augmask.missing.model import fit_missing_model
 from augmask.presets import AUGMENTER, AutoChoice, choose_for_size, resolve_preset
-from augmask.progress import Progress, silent
+from augmask.progress import Progress, headline, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
 from augmask.table.codec import Codec
 from augmask.table.fakes import with_fakes
+from augmask.table.frame_kinds import FrameKind, collected
 from augmask.table.frames import read_frame
 from augmask.table.functional_dependencies import (
     with_dependencies,
@@ -159,7 +160,7 @@ def _check_parameters(model: Any) -> None:
     if model.supervise not in SUPERVISE:
         raise UsageError(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
-            + did_you_mean(str(model.supervise), SUPERVISE)
+            + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (
         check_int("ensemble", model.ensemble, 1) > 1 and parallel.launched_by_torchrun()
@@ -244,6 +245,25 @@ def _learn_constraints(
     )
 
 
+def choice_text(
+    preset: str, backbone: str, steps: int, augmenter: str, members: int
+) -> str:
+    """Return in one line what a fit uses.
+
+    Examples
+    --------
+    >>> choice_text("fast", "cdtd", 4000, "lgbm-s", 1)
+    'preset fast: cdtd, 4,000 steps, missing values filled by lgbm-s'
+    >>> choice_text("fast", "custom:Net", 600, "ecdf", 4)
+    'preset fast: 4 networks Net, 600 steps each, missing values filled by ecdf'
+    """
+    network, filler = (name.removeprefix(CUSTOM) for name in (backbone, augmenter))
+    what = f"{network}, {steps:,} steps"
+    if members > 1:
+        what = f"{members} networks {network}, {steps:,} steps each"
+    return f"preset {preset}: {what}, missing values filled by {filler}"
+
+
 def prepare_fit(
     model: Any,
     data: Any,
@@ -273,6 +293,8 @@ def prepare_fit(
     # an unknown name is an error before the table is read
     filler = resolve_augmenter(augmenter)
 
+    data = collected(data)
+    frame_kind = FrameKind.of(data)
     frame, resolved = _resolve_schema(
         read_frame(data), schema, settings.links, private_extremes, seed
     )
@@ -293,6 +315,11 @@ def prepare_fit(
         members = 1 if single or parallel.launched_by_torchrun() else choice.ensemble
     else:
         members = check_int("ensemble", model.ensemble, 1)
+    chosen = choice_text(
+        preset, part_name(model.backbone), settings.steps, part_name(augmenter), members
+    )
+    log.info("%s", chosen)
+    headline(progress, chosen)
     learned = _learn_constraints(constraints, frame, codec, table)
     check_storable(codec.schema)
     if parallel.world_size() > 1:
@@ -304,7 +331,7 @@ def prepare_fit(
 
     missing_model = fit_missing_model(frame, codec, table, stream(seed, "holes"))
     # the frame is the largest object, and the table holds all that is needed of it
-    del frame
+    del frame, data
     pa.default_memory_pool().release_unused()
     plan = CompletionPlan.parse(settings.completions)
     completions = complete_once(
@@ -349,5 +376,6 @@ def prepare_fit(
         missing_model=missing_model,
         constraints=learned,
         training={"chosen": choice.reason},
+        frame_kind=frame_kind,
     )
     return FitSetup(state, table, tuple(trainers))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from augmask.config import Settings
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError, choices
 
 _PAPER = {"sampling_batch": 65_536}
 _BEST = _PAPER | {"ties": "dequantize", "completions": "stack:4"}
@@ -218,7 +218,7 @@ def resolve_preset(
             preset, reason = "fast", "no GPU"
     if preset not in PRESETS:
         raise UsageError(
-            f"there is no preset {preset!r}{did_you_mean(preset, PRESETS)}"
+            f"there is no preset {preset!r}{choices(preset, ['auto', *PRESETS])}"
         )
     own = BACKBONE_SETTINGS[preset].get(backbone or "", {})
     settings = PRESETS[preset].replace(own, None)

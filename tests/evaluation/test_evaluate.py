@@ -281,6 +281,32 @@ def test_declared_codes_are_missing_and_missing_levels_are_values():
         am.evaluate(coded, fresh.assign(pay=-1.0), schema=schema)
 
 
+def hidden(frame: pd.DataFrame, share: float = 0.2) -> pd.DataFrame:
+    """Return a copy with values missing completely at random in every column."""
+    return frame.mask(np.random.default_rng(3).random(frame.shape) < share)
+
+
+def test_synthetic_rows_with_missing_values_are_compared_as_they_are():
+    real = hidden(REAL)
+    model_rows = hidden(FRESH)
+    scores = am.evaluate(real, model_rows, augmenter="ecdf")
+    assert scores["shape_remasked"] > 0.9
+    assert not {"shape_complete", "alpha_precision", "dcr_share"} & set(scores.entries)
+    assert "held_out_skill" in scores.entries
+    assert "observed cells are compared" in " ".join(scores.facts["notes"])
+    # its own missing values count, not those of a model of them
+    other = hidden(FRESH, share=0.6)
+    assert am.evaluate(real, other, augmenter=None)["rate_gap"] > 0.3
+    # columns without dependence
+    rng = np.random.default_rng(5)
+    apart = model_rows.apply(lambda c: c.sample(frac=1, random_state=rng).to_numpy())
+    assert am.evaluate(real, apart, augmenter=None)["trend_remasked"] < (
+        scores["trend_remasked"] - 0.02
+    )
+    with pytest.raises(DataError, match="missing values; the real one has none"):
+        am.evaluate(REAL, model_rows)
+
+
 def test_one_column_has_no_pairs():
     scores = am.evaluate(REAL[["age"]], FRESH[["age"]])
     assert "trend" not in scores.entries

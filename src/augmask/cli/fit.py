@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,7 @@ from augmask.cli.shared_options import (
 from augmask.cli.terminal import (
     check_suffix,
     collect_warnings,
+    print_error,
     print_json,
     progress_reporter,
 )
@@ -48,14 +51,18 @@ def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
     return read_settings(texts, keywords_of(backbone))
 
 
-def _parse_constraints(texts: list[str] | None) -> list[str | list[str]]:
-    """Return inequalities as they are, and "city, zip" as a list of columns."""
-    return [
-        [name.strip() for name in text.split(",")]
-        if "," in text and not set("<>=") & set(text)
-        else text
-        for text in texts or []
-    ]
+@contextmanager
+def _say_what_was_saved() -> Iterator[None]:
+    """Print what an interrupted training has saved, and how to resume it."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        notes = getattr(stop, "__notes__", None)
+        nothing = "stopped before the training began; nothing was saved"
+        print_error(f"augmask: {notes[0] if notes else nothing}")
+        if isinstance(stop, KeyboardInterrupt):
+            raise typer.Exit(130) from stop
+        raise
 
 
 def fit(
@@ -65,7 +72,11 @@ def fit(
         str, typer.Option(help="diffusion model: cdtd, tabdiff or tabddpm")
     ] = "cdtd",
     augmenter: Annotated[
-        str, typer.Option(help="model that fills missing values; auto is lgbm-s")
+        str,
+        typer.Option(
+            help="what fills missing values: auto (lgbm-s), zero, mean, noise, ecdf, "
+            "mice, lgbm-d, lgbm-s, lgbm-s-calibrated or lgbm-chain",
+        ),
     ] = "auto",
     supervise: Annotated[
         str, typer.Option(help="cells that the loss counts: observed or all")
@@ -82,7 +93,9 @@ def fit(
     schema: SchemaFile = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="save the training here, and resume from here if killed"),
+        typer.Option(
+            help="save the training here, also on Ctrl-C, and resume from here"
+        ),
     ] = None,
     ensemble: Annotated[
         int | None,
@@ -91,7 +104,9 @@ def fit(
     constraints: Annotated[
         list[str] | None,
         typer.Option(
-            "--constraint", help="holds in every row, e.g. --constraint 'start <= end'"
+            "--constraint",
+            help="holds in every row: 'start <= end', or 'city, zip' for combinations "
+            "that occur; names that are not plain words in `backticks`",
         ),
     ] = None,
     private_extremes: Annotated[
@@ -138,14 +153,18 @@ def fit(
             device=device,
             ensemble="auto" if ensemble is None else ensemble,
         )
-        with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
+        with (
+            _say_what_was_saved(),
+            collect_warnings(as_json) as notes,
+            progress_reporter(as_json) as progress,
+        ):
             model.fit(
                 source,
                 schema=schema,
                 max_minutes=max_minutes,
                 checkpoint=checkpoint,
                 progress=progress,
-                constraints=_parse_constraints(constraints),
+                constraints=constraints,
                 private_extremes=private_extremes,
             )
         if not parallel.is_main_process():

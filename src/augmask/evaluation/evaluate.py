@@ -73,6 +73,8 @@ class _Evaluation(Scorer):
         """Return the steps that apply, in order; note those that do not."""
         tables = self.tables
         pairs = self._pairs(tables.real, self.pair)
+        if tables.incomplete_synthetic is not None:
+            return self._on_observed_cells(pairs)
         steps: list[Step]
         if tables.complete:
             steps = [
@@ -101,6 +103,18 @@ class _Evaluation(Scorer):
             steps.append(partial(self._privacy, tables.test))
         if self.target is not None:
             steps.append(partial(self._utility, self.target))
+        return steps
+
+    def _on_observed_cells(self, pairs: Pairs) -> list[Step]:
+        """Return the steps for synthetic rows that have missing values themselves."""
+        self.notes.append(
+            "The synthetic rows have missing values, so their observed cells are "
+            "compared with those of the real table; α-precision, β-recall, privacy and "
+            "utility are not scored: they need complete synthetic rows."
+        )
+        steps: list[Step] = [partial(self.add_remasked, pairs)]
+        if self.augmenter is not None:
+            steps.append(partial(self.add_held_out, self.augmenter, self.progress))
         return steps
 
     def _against_test(self, test: pd.DataFrame) -> list[Step]:
@@ -256,7 +270,8 @@ def evaluate(
     real : DataFrame, polars frame, Arrow table or path
         The table that was learned from, complete or not.
     synthetic : DataFrame, polars frame, Arrow table or path
-        Complete rows.
+        Complete rows, or rows of ``sample(missing="learned")``: of these, observed
+        cells are compared, and scores that need complete rows are left out.
     test : DataFrame, polars frame, Arrow table or path, optional
         Real rows that the generator never saw. They make privacy measurable and give
         a better reference. If the real table is incomplete and these rows are

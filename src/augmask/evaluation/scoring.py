@@ -344,6 +344,7 @@ class Scorer:
         tables = self.tables
         names = [*tables.numeric, *tables.categorical]
         model = MissingModel().fit(tables.real[names], tables.numeric)
+        own = tables.incomplete_synthetic
         results: dict[Role, RemaskedScores] = {}
         incomplete: dict[Role, Pair] = {}
         for role, (real, other) in pairs.items():
@@ -352,8 +353,12 @@ class Scorer:
                 incomplete[role] = (real, other)
                 continue
             rng = stream(self.seed, "remask")
+            # rows with missing values of their own need no others
+            mask = (
+                KnownMask(own[names]) if role == "value" and own is not None else model
+            )
             results[role] = compare_remasked(
-                real, other, **self.columns, rng=rng, model=model
+                real, other, **self.columns, rng=rng, model=mask
             )
             incomplete[role] = (real, results[role].frame)
         comparable = self._comparable(incomplete)
@@ -368,6 +373,8 @@ class Scorer:
         ):
             numbers = {role: float(getattr(r, name)) for role, r in results.items()}
             noise = 0.0
+            if key.endswith("_complete") and own is not None:
+                continue
             if key.endswith("_complete"):
                 # The missing values of the reference rows were imputed.
                 numbers = {role: numbers[role] for role in ("value", "floor")}

@@ -158,4 +158,5 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     missing: 1.4% of all cells, 35 complete rows, 2 patterns
     """
     frame = read_frame(data)
-    return inspection_of(frame, with_dependencies(frame, infer_schema(frame, schema)))
+    inferred = infer_schema(frame, schema, suggest=True)
+    return inspection_of(frame, with_dependencies(frame, inferred))

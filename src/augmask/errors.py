@@ -70,6 +70,9 @@ def brief_repr(value: object, most: int = 60) -> str:
     except ValueError:
         # a very long number within a list
         return f"a {type(value).__name__} with a number of very many digits"
+    if "\n" in text:
+        # a frame or an array, in a message of one line
+        text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

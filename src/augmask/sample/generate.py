@@ -6,7 +6,8 @@ Unlike in `impute`, columns may be absent, and an unknown level is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from augmask.sample.constraints import Constraint
 from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.codec import parse_formats
 from augmask.table.conditions import Where, read_where
+from augmask.table.frame_kinds import kind_name
 from augmask.table.frames import read_frame
 from augmask.table.infer import missing_mask
 from augmask.table.schema import Schema
@@ -205,6 +207,11 @@ def complete_partial(
 # -- all of it ---------------------------------------------------------------------
 
 
+def _is_table(where: Any) -> bool:
+    """Whether it can only be partial rows; anything else is read as a condition."""
+    return isinstance(where, pd.DataFrame | Path) or kind_name(where) != "pandas"
+
+
 def _check_missing_columns(where: Where, schema: Schema, learned: bool) -> None:
     """Raise if a column must be missing that never is."""
     for label, missing in where.missing_columns.items():
@@ -245,11 +252,13 @@ def generate(
         Returns the model of the missing values that rows get; without it they are
         complete.
     """
-    frames = None
-    if where is not None and not isinstance(where, str | Mapping | int | float):
+    if _is_table(where):
         frames = complete_partial(generator, where, n, constraints, progress)
     elif n is None:
-        raise UsageError("n must be an integer of at least 1, got None")
+        raise UsageError(
+            "n, the number of rows, must be given unless `where` is a frame of partial "
+            "rows, got None"
+        )
     elif where is None and not constraints:
         frames = map(generator.decode_batch, generator.batches(n, progress))
     else:

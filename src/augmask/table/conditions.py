@@ -101,6 +101,29 @@ class Joined:
 Expression = Comparison | Joined
 
 
+# What people who know SQL or pandas write, and what to write instead. Quoted text is
+# blanked out before the search.
+_FOREIGN = (
+    (r"<>", "write != for unequal"),
+    (r"=>|=<", "write >= or <="),
+    (r"&&?|\bAND\b", "write `and`"),
+    (r"\|\|?|\bOR\b", "write `or`"),
+    (r"(?i)\bis (not )?(null|none|nan|na|empty)\b", "write e.g. 'age is missing'"),
+    (r"(?i)\bbetween\b", "write e.g. '30 <= age <= 40'"),
+    (r"\b(IN|NOT|IS)\b", "write `in`, `not in` and `is missing` in small letters"),
+    (r"(?i)\blike\b", 'list the values: \'city in ["Pau", "Metz"]\''),
+    (r"(?<![=!<>])=(?!=)", "write == for equal"),
+    (r"^\s*\(*\s*not\b|\b(and|or)\s+\(*not\b", "turn the comparison around"),
+)
+
+
+def _advice(text: str) -> str:
+    """Return the end of a message about a text that is no condition."""
+    plain = without_quoted(text)
+    found = [advice for pattern, advice in _FOREIGN if re.search(pattern, plain)]
+    return f"; {found[0]}" if found else ""
+
+
 class _Reader:
     """Walks the syntax tree of one text."""
 
@@ -128,6 +151,7 @@ class _Reader:
             hint = "; put a name that is not a plain word in `backticks`"
         if isinstance(node, ast.Constant) and node.value is None:
             hint = "; write e.g. 'age is missing'"
+        hint = hint or _advice(self.text)
         return ConditionError(
             f"a condition may have {ALLOWED}, but {piece[:60]!r} is none of them{hint}"
         )
@@ -183,9 +207,12 @@ class _Reader:
                 warnings.simplefilter("ignore")
                 tree = ast.parse(self.plain, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            advice = _advice(self.text) or (
+                f"; write e.g. {example}, with `backticks` around names that are not "
+                "plain words"
+            )
             raise ConditionError(
-                f"{self.text[:60]!r} cannot be read as a condition; write e.g. "
-                f"{example}, with `backticks` around names that are not plain words"
+                f"{self.text[:60]!r} cannot be read as a condition{advice}"
             ) from error
         try:
             return self._expression(tree.body)
@@ -704,6 +731,8 @@ class _Conjunction:
         if sign in MISSING:
             self.about(left.text).is_missing(sign == "is missing")
             return
+        if isinstance(left, Name) and isinstance(right, Name):
+            self._refuse_bare_level(left, sign, right)
         if isinstance(left, Name) == isinstance(right, Name):
             raise ConditionError(
                 "a comparison in a condition must have one column and one value, got "
@@ -721,6 +750,21 @@ class _Conjunction:
             comparisons.is_none_of(right if sign == "not in" else [right])
         else:
             comparisons.is_beyond(sign, right)
+
+    def _refuse_bare_level(self, left: Name, sign: str, right: Name) -> None:
+        """Raise if one side is a column and the other a word without quotes."""
+        names = self.schema.names
+        for name, word in ((left, right), (right, left)):
+            if name.text in names and word.text not in names:
+                said = f"put a value in quotes, {name.text} {sign} '{word.text}'"
+                if word.text.lower() in ("true", "false"):
+                    said = f"write {word.text.capitalize()}"
+                elif word.text.lower() in ("null", "none", "nan", "na", "missing"):
+                    said = f"write '{name.text} is missing'"
+                raise ConditionError(
+                    f"there is no column {word.text!r}; {said}"
+                    + did_you_mean(word.text, names, every=False)
+                )
 
     def where(self) -> Where:
         """Return all of it, or raise if no row can satisfy it."""
@@ -796,8 +840,8 @@ def read_where(where: Any, schema: Schema) -> Where:
         _from_mapping(where, collected.about)
     else:
         raise ConditionError(
-            "where must be a mapping of column to value, a text, or a frame of partial "
-            f"rows, got {type(where).__name__}"
+            "where must be a mapping of column to value, a text such as 'age > 30', or a "
+            f"frame of partial rows, got {type(where).__name__}"
         )
     result = collected.where()
     if not result.columns:

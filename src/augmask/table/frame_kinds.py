@@ -24,7 +24,9 @@ ENUM = "enum"
 
 def _is_polars(source: Any) -> bool:
     # polars is no dependency: recognise its frames by their module
-    return type(source).__module__.split(".")[0] == "polars"
+    named = type(source).__module__.split(".")[0] == "polars"
+    # a lazy frame warns if asked for its columns
+    return named and any(hasattr(type(source), a) for a in ("collect", "columns"))
 
 
 def collected(source: Any) -> Any:

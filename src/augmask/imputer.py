@@ -115,7 +115,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             with warnings.catch_warnings():
                 # about columns that are not learned, which are imputed here
                 warnings.simplefilter("ignore", AugMaskWarning)
-                self.model_ = model.fit(frame, schema=schema)
+                self.model_ = model.fit(frame, schema=schema, holdout=0)
         return self
 
     def transform(self, X: Any) -> Any:

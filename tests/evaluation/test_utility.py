@@ -145,7 +145,7 @@ def test_bad_inputs_are_refused(binary):
 
 def test_a_missing_xgboost_names_the_extra(binary, monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(UsageError, match=r"augmask\[bench\]"):
+    with pytest.raises(UsageError, match=r"augmask\[utility\]"):
         utility(*binary, *NAMES, target="y")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from augmask.cli.shared_options import (
+    FittedModel,
     Json,
+    Learner,
     Real,
     SchemaFile,
     Seed,
@@ -25,11 +28,21 @@ from augmask.cli.terminal import (
 )
 
 
+def _load(path: Path | None) -> Any:
+    if path is None:
+        return None
+    from augmask.model import load
+
+    return load(path)
+
+
 def evaluate(
     real: Real,
     synthetic: Synthetic,
+    model: FittedModel = None,
     test: Test = None,
     target: Target = None,
+    learner: Learner = "lightgbm",
     schema: SchemaFile = None,
     subsample: Annotated[
         int | None, typer.Option(help="score at most this many rows of each table")
@@ -46,16 +59,19 @@ def evaluate(
 
     if out is not None:
         check_writable(check_suffix(out, "--out", ".json"))
-        check_apart("--out", out, real, synthetic, test, schema)
+        check_apart("--out", out, real, synthetic, model, test, schema)
+    fitted = _load(model)
     with progress_reporter(as_json) as progress:
         scores = evaluate(
             real,
             synthetic,
             test=test,
             target=target,
+            model=fitted,
             schema=schema,
             seed=seed,
             subsample=subsample,
+            learner=learner,  # type: ignore[arg-type]
             progress=progress,
         )
     text = scores.to_json(out)
@@ -69,12 +85,10 @@ def report(
     real: Real,
     synthetic: Synthetic,
     out: Annotated[Path, typer.Option("--out", help="page to write, *.html")],
-    model: Annotated[
-        Path | None,
-        typer.Option(help="model file: adds schema, training curves, imputations"),
-    ] = None,
+    model: FittedModel = None,
     test: Test = None,
     target: Target = None,
+    learner: Learner = "lightgbm",
     schema: SchemaFile = None,
     seed: Seed = 0,
     open_page: Annotated[
@@ -89,30 +103,21 @@ def report(
 
     check_writable(check_suffix(out, "--out", ".html"))
     check_apart("--out", out, real, synthetic, model, test, schema)
-    fitted: Any = None
-    columns: Any = schema
-    augmenter = "auto"
-    if model is not None:
-        from augmask.augmentation import AUGMENTERS
-        from augmask.model import load
-
-        fitted = load(model)
-        columns = fitted.schema_ if schema is None else schema
-        # a custom augmenter is not in the file, and a placeholder cannot be scored
-        if fitted.augmenter_ in AUGMENTERS and fitted.augmenter_ != "zero":
-            augmenter = fitted.augmenter_
+    fitted = _load(model)
     with progress_reporter(as_json) as progress:
         scores = evaluate(
             real,
             synthetic,
             test=test,
             target=target,
-            schema=columns,
+            model=fitted,
+            schema=schema,
             seed=seed,
-            augmenter=augmenter,
+            learner=learner,  # type: ignore[arg-type]
             progress=progress,
         )
-        write_report(out, scores, fitted, open_page, progress)
+        today = date.today().isoformat()
+        write_report(out, scores, fitted, open_page, progress, date=today)
     if as_json:
         print_json({"page": str(out), **scores.to_dict()})
     else:
@@ -145,7 +150,7 @@ def demo(
     for r in results:
         rows = (r.alpha_precision, r.beta_recall, r.mle, r.c2st_auc)
         numbers = (r.shape, r.trend, r.trend_worst, *rows)
-        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in numbers)
+        cells = (f"{v:7.3f}" for v in numbers)
         typer.echo(f"{r.strategy:10}{''.join(cells)}   {r.meaning}")
     typer.echo(
         "\nShape compares columns with the truth, Trend pairs of columns (worst: the "
@@ -153,5 +158,8 @@ def demo(
         "them; C2ST is how well a classifier\ntells synthetic from true rows (0.5: "
         "not at all). The closer to the last line, the better.\n"
     )
+    for r in results:
+        if r.verdict:
+            typer.echo(f"The report on {r.strategy}: {r.verdict}\n")
     for name, meaning in FILES.items():
         typer.echo(f"  {out / name}: {meaning}")

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 import augmask
 from augmask.evaluation.held_out import NOMINAL
 from augmask.evaluation.results import Scores
+from augmask.evaluation.verdict import CHANCE, RULES, Verdict, headline
 from augmask.files import atomic_write, check_writable
 from augmask.missing.gap import LARGE_GAP, MODERATE_GAP
 from augmask.progress import Progress, silent
@@ -25,7 +26,6 @@ from augmask.report import plots
 from augmask.report.aggregates import MIN_COUNT, safe_share
 from augmask.report.facts import Facts, gather
 from augmask.report.svg import svg
-from augmask.report.verdict import CHANCE, RULES, Verdict, headline
 
 HERE = Path(__file__).parent
 # Columns that are not folded away, the worst ones.
@@ -163,13 +163,14 @@ def _sections(f: Facts) -> list[tuple[str, str]]:
     return [(key, name) for key, name, present in sections if present]
 
 
-def _context(f: Facts) -> dict[str, Any]:
+def _context(f: Facts, date: str | None) -> dict[str, Any]:
     """Return what the template shows beside the facts."""
     context: dict[str, Any] = {
         "f": f,
         "run": f.run,
         "sections": _sections(f),
         "headline": headline(f.cards, len(f.run.get("flagged", ()))),
+        "date": date,
         "rules": RULES,
         "metrics": sorted(f.metrics.values(), key=lambda v: ORDER[v.grade]),
         "augmenter": f.run.get("augmenter"),
@@ -219,8 +220,8 @@ def _context(f: Facts) -> dict[str, Any]:
     return context
 
 
-def render(facts: Facts) -> str:
-    """Return the page as text."""
+def render(facts: Facts, date: str | None = None) -> str:
+    """Return the page as text, with a date on it if you pass one."""
     pages = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     pages.filters |= {
         "score": _score,
@@ -235,7 +236,7 @@ def render(facts: Facts) -> str:
     # The policy allows no other script, whatever a column is called.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
     return pages.from_string((HERE / "template.html").read_text("utf-8")).render(
-        **_context(facts),
+        **_context(facts, date),
         style=Markup((HERE / "style.css").read_text("utf-8")),
         script=Markup(script),
         script_hash=Markup(digest.decode()),
@@ -249,6 +250,7 @@ def write_report(
     model: Any = None,
     open_: bool = False,
     progress: Progress = silent,
+    date: str | None = None,
 ) -> Path:
     """Write one self-contained HTML page about a synthetic table.
 
@@ -263,6 +265,9 @@ def write_report(
     open_ : bool
         Whether to open the page in a browser.
     progress : Progress
+    date : str, optional
+        A date to show. By default there is none, so that the same scores give the same
+        page.
 
     Returns
     -------
@@ -272,7 +277,7 @@ def write_report(
     """
     path = check_writable(path)
     seed = int(scores.facts.get("seed") or 0)
-    text = render(gather(scores, model, seed, progress))
+    text = render(gather(scores, model, seed, progress), date)
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
     if open_:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.augmentation import AUGMENTERS, Augmenter, resolve_augmenter
-from augmask.errors import AugMaskError, UsageError, brief_repr
+from augmask.errors import AugMaskError, DataError, UsageError, brief_repr
 from augmask.evaluation.held_out import augmenter_name
 from augmask.evaluation.references import (
     RealPair,
@@ -38,6 +38,7 @@ from augmask.progress import Progress, silent
 from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.holdout import Holdout
+from augmask.table.schema import Schema
 
 Step = Callable[[], None]
 
@@ -259,6 +260,23 @@ class _Evaluation(Scorer):
         return replace(scores, facts={**facts, "verdict": judge(scores)})
 
 
+def _kinds(schema: Schema) -> dict[str, dict[str, Any]]:
+    """Return how a model read the columns that it learned.
+
+    Not their levels: rows that it did not learn from, or that `private_extremes` has
+    changed, may have others.
+    """
+    return {
+        column.name: {
+            key: value
+            for key, value in column.settings().items()
+            if key in ("kind", "missing_as", "na_values")
+        }
+        for column in schema
+        if column.kind not in ("constant", "all-missing")
+    }
+
+
 def _held_out_rows(
     real: pd.DataFrame, model: Any
 ) -> tuple[pd.DataFrame, pd.DataFrame | None, str]:
@@ -366,7 +384,7 @@ def evaluate(
     notes: list[str] = []
     held_out = False
     if model is not None:
-        schema = model.schema_ if schema is None else schema
+        schema = _kinds(model.schema_) if schema is None else schema
         # A custom augmenter is not in a file, and a placeholder cannot be scored.
         own = model.augmenter_
         if isinstance(augmenter, str) and augmenter == "auto" and own != "zero":
@@ -378,15 +396,17 @@ def evaluate(
     if augmenter is not None:
         # Refuse an unknown name before the work rather than after it.
         resolve_augmenter(augmenter)
-    tables = read_tables(
-        real,
-        synthetic,
-        test,
-        target,
-        schema=schema,
-        subsample=subsample,
-        seed=seed,
+    read = partial(
+        read_tables, target=target, schema=schema, subsample=subsample, seed=seed
     )
+    try:
+        tables = read(real, synthetic, test)
+    except DataError as error:
+        if not held_out:
+            raise
+        # One odd cell among the rows that nothing was learned from.
+        tables, held_out = read(real, synthetic), False
+        notes = [f"The rows that `fit` held out cannot be compared: {error}."]
     run = _Evaluation(
         tables, target, seed, augmenter, learner, held_out, n_jobs, progress
     )

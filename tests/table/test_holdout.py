@@ -98,5 +98,5 @@ def test_the_fingerprint_is_short():
 def test_invalid_facts_of_a_file_are_refused(change):
     data = Holdout.of(people(), 90).to_dict()
     assert Holdout.from_dict(data) == Holdout.of(people(), 90)
-    with pytest.raises(ValueError, match="hold|held"):
+    with pytest.raises(ValueError, match=r"hold|held"):
         Holdout.from_dict(data | change)

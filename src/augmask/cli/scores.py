@@ -55,6 +55,7 @@ def evaluate(
 ) -> None:
     """Score synthetic rows; every score comes with a reference from real rows."""
     from augmask.evaluation.evaluate import evaluate
+    from augmask.evaluation.verdict import cards
     from augmask.files import check_apart, check_writable
 
     if out is not None:
@@ -77,6 +78,11 @@ def evaluate(
     text = scores.to_json(out)
     typer.echo(text if as_json else str(scores))
     if not as_json:
+        shown = {card.key for card in cards(scores)}
+        for key, advice in scores.facts["advice"].items():
+            if key in shown:
+                title = scores.entries[key].title
+                typer.echo(f"\n{title}: {advice['text']}\n  {advice['line']}")
         for note in scores.facts["notes"]:
             print_error(f"note: {note}")
 

@@ -20,6 +20,7 @@ import pandas as pd
 
 from augmask.augmentation import AUGMENTERS, Augmenter, resolve_augmenter
 from augmask.errors import AugMaskError, DataError, UsageError, brief_repr
+from augmask.evaluation.advice import advice
 from augmask.evaluation.held_out import augmenter_name
 from augmask.evaluation.references import (
     RealPair,
@@ -64,6 +65,7 @@ class _Evaluation(Scorer):
         self.learner: Learner = learner
         self.held_out = held_out
         self.files: dict[str, str] = {}
+        self.model: dict[str, Any] | None = None
         self.augmenter = augmenter
         self.progress = progress
         self.compared_with = "real" if tables.complete else "observed cells of real"
@@ -244,6 +246,7 @@ class _Evaluation(Scorer):
             "subsample": subsample,
             "learner": self.learner,
             "files": self.files,
+            "model": self.model,
             "held_out": self.held_out,
             "flagged": flagged,
             "versions": library_versions(*LIBRARIES),
@@ -257,7 +260,8 @@ class _Evaluation(Scorer):
             facts,
             {**self.parts, **display, "schema": tables.display_schema},
         )
-        return replace(scores, facts={**facts, "verdict": judge(scores)})
+        judged = {**facts, "verdict": judge(scores), "advice": advice(scores)}
+        return replace(scores, facts=judged)
 
 
 def _kinds(schema: Schema) -> dict[str, dict[str, Any]]:
@@ -274,6 +278,19 @@ def _kinds(schema: Schema) -> dict[str, dict[str, Any]]:
         }
         for column in schema
         if column.kind not in ("constant", "all-missing")
+    }
+
+
+def _facts_of(model: Any) -> dict[str, Any]:
+    """Return how a model was made."""
+    backbone, augmenter = model.backbone, model.augmenter_
+    return {
+        "backbone": backbone if isinstance(backbone, str) else "your own",
+        "augmenter": augmenter if isinstance(augmenter, str) else "your own",
+        "preset": model.preset_,
+        "steps": int(model.settings_.steps),
+        "members": int(model.ensemble_),
+        "seed": int(model.seed),
     }
 
 
@@ -411,6 +428,7 @@ def evaluate(
         tables, target, seed, augmenter, learner, held_out, n_jobs, progress
     )
     run.notes += notes
+    run.model = None if model is None else _facts_of(model)
     run.files = {
         label: str(source)
         for label, source in files.items()

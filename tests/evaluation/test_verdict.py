@@ -214,6 +214,30 @@ def test_independent_columns_are_poor(n, columns, missing):
     assert "fair" not in {v.grade for v in strip if v.key.startswith("trend_worst")}
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_other_rows_are_good_a_mixture_is_fair_and_independent_columns_are_poor(
+    missing,
+):
+    # benchmarks/verdicts.py tries the same on eight public tables.
+    n, names = 900, ["a", "b", "c", "d", "e", "f"]
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(2 * n, 1))
+    frame = pd.DataFrame(base + 0.8 * rng.normal(size=(2 * n, 6)), columns=names)
+    frame["f"] = np.where(frame["f"] > 0, "up", "down")
+    real, other = frame[:n], frame[n:].reset_index(drop=True)
+    real = real.mask(rng.random(real.shape) < missing)
+    independent = shuffled(other)
+    mixture = pd.concat([other[: 7 * n // 10], independent[7 * n // 10 :]])
+    found = [
+        evaluate(real, rows, augmenter=None, n_jobs=1).facts["verdict"]
+        for rows in (other, mixture, independent)
+    ]
+    assert [each["grade"] for each in found] == ["good", "fair", "poor"]
+    for each in found:
+        assert each["sentence"].startswith(each["grade"].capitalize() + ": ")
+        assert each["sentence"].count(".") == 1
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_fresh_rows_of_a_wide_table_are_good(missing):
     result = evaluate(

@@ -68,7 +68,7 @@ def main() -> None:
     real = read_frame(Path(os.environ["AUGMASK_DATA"]) / "adult.csv.gz")
     if a.model is None:
         incomplete = am.ampute(real, mechanism="mcar", ratio=0.3, seed=0)
-        model = am.AugMask(preset="fast").fit(incomplete)
+        model = am.AugMask(preset="fast").fit(incomplete, holdout=0)
     else:
         model = am.load(a.model)
     model.sample(100)

@@ -155,7 +155,7 @@ def run(options: argparse.Namespace) -> None:
             device=options.device,
         )
         began = time.monotonic()
-        model.fit(incomplete, schema=folder / "schema.toml")
+        model.fit(incomplete, schema=folder / "schema.toml", holdout=0)
         print(f"fit: {time.monotonic() - began:.0f} s")
     codec = Codec.fit(incomplete, model.schema_)
     fills = [p for p in sorted(folder.glob("*.npz")) if p.stem != "lgbm-s"]

@@ -205,7 +205,7 @@ def ours(
 
     incomplete = pd.read_csv(folder / "incomplete.csv")
     began = time.process_time()
-    model = am.AugMask(backbone, seed=seed).fit(incomplete)
+    model = am.AugMask(backbone, seed=seed).fit(incomplete, holdout=0)
     fitted = time.process_time()
     best = model.impute(incomplete, n_draws=draws, seed=seed).best()
     return best, fitted - began, time.process_time() - fitted

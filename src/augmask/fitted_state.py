@@ -37,6 +37,7 @@ from augmask.sample.constraints import (
 )
 from augmask.table.codec import Codec
 from augmask.table.frame_kinds import FrameKind
+from augmask.table.holdout import Holdout
 from augmask.table.schema import Column, Schema
 from augmask.table.table import Layout
 from augmask.train.loop import TrainingRun
@@ -201,6 +202,8 @@ def _check_parameters(parameters: Mapping[str, Any], training: Any, preset: Any)
     """Return the number of members, after checking what is not checked elsewhere."""
     if not isinstance(training, dict) or type(training.get("best_step")) is not int:
         raise ValueError("it does not say how it was trained")
+    if training.get("holdout") is not None:
+        Holdout.from_dict(training["holdout"])
     members = training.get("members")
     if type(members) is not int or members < 1:
         raise ValueError(f"its ensemble has {members!r} members")

@@ -162,6 +162,7 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
                     schema=schema,
                     constraints=self.constraints,
                     progress=False,
+                    holdout=0,
                 )
         columns = None if self.model_ is None else self.model_.schema_
         self.left_ = {

@@ -43,6 +43,7 @@ from augmask.table.functional_dependencies import (
     with_dependencies,
     without_dependencies,
 )
+from augmask.table.holdout import Holdout, rows_to_hold_out
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.notes import dependency_notes
 from augmask.table.private import anonymize_identifiers, suppress_rare_values
@@ -186,6 +187,23 @@ def _resolve_settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     return name, settings
 
 
+def _hold_out(
+    frame: pd.DataFrame, holdout: Any, preset: str, seed: int
+) -> tuple[pd.DataFrame, dict[str, Any] | None]:
+    """Return the rows to learn from, and which others are held out."""
+    n = rows_to_hold_out(holdout, len(frame), preset)
+    if not n:
+        return frame, None
+    held_out = Holdout.of(frame, n)
+    log.info(
+        "%s of %s rows are held out to measure privacy and utility; holdout=0 learns "
+        "from all",
+        f"{n:,}",
+        f"{len(frame):,}",
+    )
+    return held_out.split(frame, seed)[0], held_out.to_dict()
+
+
 def _resolve_schema(
     frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool, seed: int
 ) -> tuple[pd.DataFrame, Schema]:
@@ -271,6 +289,7 @@ def prepare_fit(
     schema: Any = None,
     constraints: Any = None,
     private_extremes: bool = False,
+    holdout: Any = 0,
     single: bool = False,
     progress: Progress = silent,
 ) -> FitSetup:
@@ -280,7 +299,7 @@ def prepare_fit(
     ----------
     model : AugMask
         Its parameters are read; it is not changed.
-    data, schema, constraints, private_extremes, progress
+    data, schema, constraints, private_extremes, holdout, progress
         As in `AugMask.fit`.
     single : bool
         Whether `ensemble="auto"` must give one member.
@@ -295,8 +314,10 @@ def prepare_fit(
 
     data = collected(data)
     frame_kind = FrameKind.of(data)
+    # first of all, so that nothing is learned from them: no level and no extreme
+    frame, held_out = _hold_out(read_frame(data), holdout, preset, seed)
     frame, resolved = _resolve_schema(
-        read_frame(data), schema, settings.links, private_extremes, seed
+        frame, schema, settings.links, private_extremes, seed
     )
     informative = dependency_notes(resolved)
     for note in resolved.notes():
@@ -377,5 +398,6 @@ def prepare_fit(
         constraints=learned,
         training={"chosen": choice.reason},
         frame_kind=frame_kind,
+        training={"chosen": choice.reason, "holdout": held_out},
     )
     return FitSetup(state, table, tuple(trainers))

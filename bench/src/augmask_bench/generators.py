@@ -237,7 +237,12 @@ def _run_backbone(request: Request) -> Generated:
         device=request.device,
     )
     start = time.perf_counter()
-    model.fit(request.table, schema=request.kinds, max_minutes=request.max_minutes)
+    model.fit(
+        request.table,
+        schema=request.kinds,
+        max_minutes=request.max_minutes,
+        holdout=0,
+    )
     fitted = time.perf_counter()
     rows = model.sample(request.rows, seed=request.seed)
     sampled = time.perf_counter()

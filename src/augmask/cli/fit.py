@@ -65,6 +65,14 @@ def _say_what_was_saved() -> Iterator[None]:
         raise
 
 
+def _parse_holdout(text: str) -> Any:
+    """Return a number if it is one; what else is not "auto" is refused by `fit`."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
@@ -113,6 +121,10 @@ def fit(
         bool,
         typer.Option("--private-extremes", help="drop rare levels, trim extremes"),
     ] = False,
+    holdout: Annotated[
+        str,
+        typer.Option(help="share of rows to hold out for the report, e.g. 0.05"),
+    ] = "auto",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
@@ -166,6 +178,7 @@ def fit(
                 progress=progress,
                 constraints=constraints,
                 private_extremes=private_extremes,
+                holdout=_parse_holdout(holdout),
             )
         if not parallel.is_main_process():
             return
@@ -191,6 +204,7 @@ def _print_summary(
         "stopped": training["stopped"],
         "restarts": training["restarts"],
         "loss": float(history["loss"].iloc[-1]),
+        "holdout": training["holdout"],
         "held_out": None if held_out != held_out else float(held_out),
         "seconds": seconds,
         "notes": notes,
@@ -202,6 +216,12 @@ def _print_summary(
     restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
     if facts["chosen"]:
         typer.echo(f"settings for {facts['chosen']}")
+    rows = facts["holdout"]
+    if rows:
+        typer.echo(
+            f"held out {rows['held_out']:,} of {rows['rows']:,} rows, so that `augmask "
+            "report` can measure privacy and utility (--holdout 0 learns from all)"
+        )
     typer.echo(
         f"{out}: preset {facts['preset']}, missing values filled by "
         f"{facts['augmenter']}, {facts['steps']:,} steps, "

@@ -18,12 +18,14 @@ ROOT = LIBRARY.parents[1]
 # In this order: a module imports only modules of earlier groups, or of its own.
 LAYERS = (
     ("arrays", "peers", "public", "validation", "cluster"),
-    ("augmentation_cache", "data", "hyperimpute", "baselines", "theory"),
+    ("augmentation_cache", "data", "fills", "hyperimpute", "baselines", "theory"),
     ("generators",),
     ("methods",),
     ("plan", "ranks"),
     ("results", "score", "significance"),
-    ("layout", "run"),
+    ("layout", "speed"),
+    ("run",),
+    ("exchange", "stages"),
     ("figures",),
     ("cli",),
 )

@@ -18,13 +18,11 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-import augmask
 from augmask.augmentation import Augmenter, resolve_augmenter
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
 from augmask.errors import UsageError, not_fitted
@@ -126,8 +124,6 @@ def _key(
 ) -> str:
     """Return the hash of everything that determines the augmented values."""
     facts = [
-        augmask.__version__,
-        metadata.version("lightgbm"),
         augmenter_version(augmenter),
         f"{type(augmenter).__module__}.{type(augmenter).__qualname__}",
         [
@@ -139,8 +135,8 @@ def _key(
         state,
     ]
     digest = hashlib.sha256(json.dumps(facts).encode())
-    for array in (table.num, table.cat, table.observed):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for array, dtype in ((table.num, "<f8"), (table.cat, "<i4"), (table.observed, "?")):
+        digest.update(np.ascontiguousarray(array, dtype=dtype).tobytes())
     return digest.hexdigest()[:32]
 
 

@@ -79,18 +79,21 @@ class Method:
         """
         generator = find_generator(self.generator)
         names = ("generator", "augmenter", "supervise", "completions")
-        fill: dict[str, Any] = {}
-        if self.augmenter:
-            augmenter = perturbed_augmenter(self.augmenter, self.eta, self.lam)
-            fill = {
-                "version": augmenter_version(augmenter),
-                "settings": augmenter_settings(augmenter),
-            }
         return {
             **{name: getattr(self, name) for name in names},
             "version": generator.version,
             "settings": dict(generator.settings(self)),
-            "fill": fill,
+            "fill": self.fill_identity(),
+        }
+
+    def fill_identity(self) -> dict[str, Any]:
+        """Return the version and the settings of the augmenter; empty without one."""
+        if not self.augmenter:
+            return {}
+        augmenter = perturbed_augmenter(self.augmenter, self.eta, self.lam)
+        return {
+            "version": augmenter_version(augmenter),
+            "settings": augmenter_settings(augmenter),
         }
 
     def why_unavailable(self, device: str = "auto") -> str:

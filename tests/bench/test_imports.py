@@ -17,7 +17,7 @@ LIBRARY, BENCH = (Path(package.__file__).parent for package in (augmask, augmask
 ROOT = LIBRARY.parents[1]
 # In this order: a module imports only modules of earlier groups, or of its own.
 LAYERS = (
-    ("arrays", "peers", "public", "validation", "cluster"),
+    ("arrays", "cluster", "jobs", "lock", "peers", "public", "validation"),
     ("augmentation_cache", "data", "fills", "hyperimpute", "baselines", "theory"),
     ("generators",),
     ("methods",),
@@ -25,7 +25,8 @@ LAYERS = (
     ("results", "score", "significance"),
     ("layout", "speed"),
     ("run",),
-    ("exchange", "stages"),
+    ("stages",),
+    ("exchange",),
     ("figures",),
     ("cli",),
 )

@@ -49,7 +49,7 @@ def speeds(out: Path) -> list[dict[str, Any]]:
         except (OSError, ValueError):
             continue
         if isinstance(facts, dict) and facts.get("runs"):
-            found.append(facts)
+            found.append(facts | {"path": path})
     return found
 
 

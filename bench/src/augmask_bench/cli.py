@@ -2,8 +2,8 @@
 
 `run` is `fill`, `train` and `score`; `export` and `import` move a grid to another
 machine and back. A grid is stored in one folder (`--out`): `fills` and `samples` hold
-what the next stage needs, `runs` its results, one file per run; everything else in it is
-derived from them or is a cache.
+what the next stage needs, `runs` its results, one file per run; everything else in it
+is derived from them or is a cache.
 """
 
 from __future__ import annotations
@@ -158,17 +158,13 @@ Scheduler = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(
-        help="worker processes; 0 for none; default: all cores, 2 with a GPU"
-    ),
+    typer.Option(help="worker processes; 0 for none; default: all cores, 2 with a GPU"),
 ]
 Together = Annotated[
     int | None,
     typer.Option(help="runs that train together; default: 16 on a GPU, else 1"),
 ]
-RetryFailed = Annotated[
-    bool, typer.Option("--retry-failed", help="repeat failed runs")
-]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="repeat failed runs")]
 
 
 @app.command()

@@ -5,8 +5,8 @@ imported without the others; only a file that is larger than an archive is cut i
 pieces. Archives are uncompressed ZIP files, because what they hold is compressed.
 
 `work` is what another machine needs to train what is left: fills, and the names of the
-runs that it need not train. `results` is what this machine made and the other one lacks:
-rows that are not scored, records, and how long groups took.
+runs that it need not train. `results` is what this machine made and the other one
+lacks: rows that are not scored, records, and how long groups took.
 """
 
 from __future__ import annotations
@@ -104,15 +104,12 @@ def _packed(members: Iterable[Member], most: int) -> list[list[Member]]:
     room: list[int] = []
     for member in sorted(members, key=lambda m: (m.start - m.end, m.name)):
         size = member.end - member.start + OVERHEAD
-        for i, left in enumerate(room):
-            if size <= left:
-                break
-        else:
+        at = next((i for i, left in enumerate(room) if size <= left), len(room))
+        if at == len(room):
             archives.append([])
             room.append(most + OVERHEAD)
-            i = len(archives) - 1
-        archives[i].append(member)
-        room[i] -= size
+        archives[at].append(member)
+        room[at] -= size
     return archives
 
 
@@ -220,7 +217,9 @@ def _put(out: Path, name: str, content: bytes) -> bool:
         except (ValueError, TypeError, KeyError):
             known = False
         if not known:
-            raise DataError(f"the record {name} of the archive is damaged; export again")
+            raise DataError(
+                f"the record {name} of the archive is damaged; export again"
+            )
         before = read(out, path.stem)
         write(out, result)
         return before is None or before["status"] not in FINAL
@@ -264,9 +263,7 @@ def import_grid(
                     kind = "ignored"
         elif match["name"] not in (fills if kind == "fills" else names):
             kind = "ignored"
-        if kind == "ignored":
-            counts[kind] += 1
-        elif _put(out, name, content):
+        if kind == "ignored" or _put(out, name, content):
             counts[kind] += 1
 
     for archive in _archives(sources):

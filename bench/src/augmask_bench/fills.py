@@ -171,7 +171,7 @@ class StoredFill:
         try:
             with atomic_write(self.path) as part, part.open("wb") as file:
                 # given a path, numpy would append a suffix
-                np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+                np.savez_compressed(file, allow_pickle=False, **arrays)
         except DataError as error:
             # a folder that cannot be written is no failure of the method
             raise OSError(str(error)) from error

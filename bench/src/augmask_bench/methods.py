@@ -15,6 +15,7 @@ from augmask.augmentation.completions import CompletionPlan
 from augmask.config import STRATEGIES, SUPERVISE
 from augmask.errors import UsageError, did_you_mean
 from augmask_bench.augmentation_cache import (
+    TRUTH,
     augmenter_settings,
     augmenter_version,
     perturbed_augmenter,
@@ -29,6 +30,7 @@ from augmask_bench.generators import (
 )
 
 DISPLAY_NAMES = {
+    TRUTH: "truth",
     **{"zero": "Zero", "mean": "Mean", "noise": "Noise"},
     "hyperimpute": "HyperImpute",
 }
@@ -56,6 +58,8 @@ class Method:
         Sizes and budgets of a backbone or baseline.
     options : tuple of (name, value)
         Settings that differ from the preset.
+    max_minutes : float, optional
+        Limit of a training of this method, instead of the plan's.
     label : str
         Its name in results.
     """
@@ -69,6 +73,7 @@ class Method:
     lam: float | None = None
     preset: str = "paper"
     options: tuple[tuple[str, Any], ...] = ()
+    max_minutes: float | None = None
     label: str = ""
 
     def identity(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@
     strategy = ["NoAug", "AugFull", "AugMask"]
     preset = "fast"
     options = { steps = 500 }
+    max_minutes = 60                 # of a training; here or for the whole plan
 
 A run is named by a hash of everything that determines its result: the contents of the
 table, the missing cells, the split, the metrics, all settings of the generator and the
@@ -212,6 +213,14 @@ def _one_or_more(key: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _minutes(entry: Mapping[str, Any]) -> float | None:
+    """Return a limit of time."""
+    minutes = typed(entry, "max_minutes", (int, float), None)
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise UsageError(f"max_minutes must be above 0, got {minutes:g}")
+    return None if minutes is None else float(minutes)
+
+
 def _methods(entry: Any) -> list[Method]:
     """Return the methods of one entry: all combinations of its lists."""
     if not isinstance(entry, Mapping):
@@ -237,6 +246,8 @@ def _methods(entry: Any) -> list[Method]:
             for name in {"eta", "lam"} & combination.keys():
                 combination[name] = float(combination[name])
             methods.append(Method(**combination, options=tuple(options.items())))
+    minutes = _minutes(entry)
+    methods = [replace(method, max_minutes=minutes) for method in methods]
     label = typed(entry, "label", str, "")
     if label and len(methods) > 1:
         raise UsageError(
@@ -362,8 +373,10 @@ def select(runs: Iterable[Run], **chosen: Sequence[Any] | None) -> list[Run]:
         known = set().union(*names.values())
         for value in wanted:
             if value not in known:
-                texts = sorted(f"{each:g}" if isinstance(each, float) else str(each)
-                               for each in known)
+                texts = sorted(
+                    f"{each:g}" if isinstance(each, float) else str(each)
+                    for each in known
+                )
                 raise UsageError(
                     f"the plan has no {dimension.removesuffix('s')} {value!r}"
                     f"{did_you_mean(str(value), texts)}"
@@ -437,9 +450,7 @@ def read_plan(path: str | Path) -> Plan:
     mar = one_of("mar", typed(document, "mar", str, MAR_VARIANTS[0]), MAR_VARIANTS)
     keep = typed(document, "keep", bool, False)
     device = one_of("device", typed(document, "device", str, "auto"), DEVICES)
-    minutes = typed(document, "max_minutes", (int, float), None)
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise UsageError(f"max_minutes must be above 0, got {minutes:g}")
+    minutes = _minutes(document)
     seeds = as_list(document, "seeds", int, 0)
     if min(seeds) < 0:
         raise UsageError(f"seeds must be at least 0, got {min(seeds)}")
@@ -452,12 +463,13 @@ def read_plan(path: str | Path) -> Plan:
         seeds,
         methods,
     ):
-        protocol = _protocol_facts(mechanism, mar, ratio, seed, minutes)
+        limit = minutes if method.max_minutes is None else method.max_minutes
+        protocol = _protocol_facts(mechanism, mar, ratio, seed, limit)
         name = _name(digests[source], protocol, method, metrics)
         runs.append(
             Run(
                 name, source, mechanism, mar, ratio, seed, method, metrics,
-                keep, device, minutes, modules,
+                keep, device, limit, modules,
             )
         )  # fmt: skip
     return Plan(tuple(runs), device, keep)

@@ -138,7 +138,9 @@ def store_rows(path: Path, rows: pd.DataFrame, facts: Mapping[str, Any]) -> None
     """Write generated rows and what is known about their training to one file."""
     table = pa.Table.from_pandas(rows, preserve_index=False)
     plain = json.dumps(_plain(facts)).encode()
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), FACTS: plain})
+    table = table.replace_schema_metadata(
+        {**(table.schema.metadata or {}), FACTS: plain}
+    )
     # Levels become codes. Bytes of numbers compress better grouped by their place.
     floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,8 +32,13 @@ from augmask.augmentation.completions import CompletionPlan
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
 from augmask.files import atomic_write
 from augmask.packages import library_versions
+from augmask.table.codec import Codec
+from augmask.table.infer import infer_schema
+from augmask.table.table import Table
 from augmask_bench.augmentation_cache import (
+    TRUTH,
     CachedAugmenter,
+    Truth,
     perturbed_augmenter,
     why_augmenter_unavailable,
 )
@@ -151,12 +156,30 @@ def _check_name(run: Run) -> None:
         )
 
 
-def stored_fill(run: Run, out: Path) -> StoredFill | None:
-    """Return the augmenter of a run, which reads a stored fill; None if it has none."""
+def _true_table(block: Block) -> Table:
+    """Return the complete training rows, encoded like the incomplete ones."""
+    run = block.run
+    encoding = find_generator(run.method.generator).encoding(run.method)
+    seed = run.seed if encoding["ties"] == "dequantize" else None
+    if encoding["links"] != "ignore":
+        raise UsageError(
+            f"the augmenter {TRUTH!r} needs links = 'ignore'; set the option"
+        )
+    schema = infer_schema(block.incomplete, block.data.schema)
+    return Codec.fit(block.incomplete, schema, seed).encode(block.train, seed)
+
+
+def stored_fill(run: Run, out: Path, block: Block | None = None) -> StoredFill | None:
+    """Return the augmenter of a run, which reads a stored fill; None if it has none.
+
+    The oracle `truth` can make its fill if `block` is given.
+    """
     method = run.method
     if not method.augmenter:
         return None
     augmenter = perturbed_augmenter(method.augmenter, method.eta, method.lam)
+    if isinstance(augmenter, Truth) and block is not None:
+        augmenter = Truth(partial(_true_table, block))
     complete = find_generator(method.generator).complete
     plan = CompletionPlan.parse("one" if complete else method.completions)
     # fits are cached apart, because several fills may draw from one
@@ -167,10 +190,16 @@ def stored_fill(run: Run, out: Path) -> StoredFill | None:
     )
 
 
-def request_of(run: Run, out: Path, data: Dataset, incomplete: pd.DataFrame) -> Request:
+def request_of(
+    run: Run,
+    out: Path,
+    data: Dataset,
+    incomplete: pd.DataFrame,
+    block: Block | None = None,
+) -> Request:
     """Return what the generator of a run is asked to do."""
     generator = find_generator(run.method.generator)
-    fill = stored_fill(run, out)
+    fill = stored_fill(run, out, block)
     table, completed = incomplete, None
     if generator.complete and fill is not None:
         completed = augmented(incomplete, fill, run.seed, data.schema)
@@ -207,7 +236,7 @@ def make_fill(run: Run, out: Path) -> str:
     try:
         with _quiet():
             block = Block(run)
-            request = request_of(run, out, block.data, block.incomplete)
+            request = request_of(run, out, block.data, block.incomplete, block)
             if generator.fill is not None:
                 generator.fill(request)
     except OSError:
@@ -242,9 +271,7 @@ class Group:
         return f"{len(self.runs)} runs of {label} on {first.source.name}"
 
 
-def generate(
-    run: Run, out: Path, data: Dataset, incomplete: pd.DataFrame
-) -> Generated:
+def generate(run: Run, out: Path, data: Dataset, incomplete: pd.DataFrame) -> Generated:
     """Return the rows of a run's method, trained alone.
 
     Parameters
@@ -289,7 +316,9 @@ def _failed(run: Run, error: Exception) -> RunResult:
         return result | {"status": "unable", "reason": str(error)}
     if isinstance(error, OutOfTime):
         return result | {"status": "failed", "reason": "out of time"}
-    lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-4)
+    lines = traceback.format_exception(
+        type(error), error, error.__traceback__, limit=-4
+    )
     return result | {
         "status": "failed",
         "reason": _one_line(error),
@@ -340,6 +369,13 @@ def _store(
     return facts
 
 
+def _fill_apart(request: Request) -> None:
+    """Make a missing fill before the training, whose time is limited and measured."""
+    make, fill = find_generator(request.method.generator).fill, request.augmenter
+    if make is not None and fill is not None and not fill.stored:
+        make(request)
+
+
 def train(group: Group, out: Path) -> list[RunResult]:
     """Train the runs of a group together, and store the rows of each.
 
@@ -370,8 +406,11 @@ def train(group: Group, out: Path) -> list[RunResult]:
             block = Block(run, data)
             data = block.data
             try:
-                request = request_of(run, out, data, block.incomplete)
-                fill, generator = request.augmenter, find_generator(run.method.generator)
+                request = request_of(run, out, data, block.incomplete, block)
+                fill, generator = (
+                    request.augmenter,
+                    find_generator(run.method.generator),
+                )
                 if generator.fill is not None and fill is not None and not fill.stored:
                     # apart from the training, whose time is limited and measured
                     generator.fill(request)
@@ -383,7 +422,9 @@ def train(group: Group, out: Path) -> list[RunResult]:
         runs.append(run)
         requests.append(request)
     if runs:
-        by_name = {run.name: request for run, request in zip(runs, requests, strict=True)}
+        by_name = {
+            run.name: request for run, request in zip(runs, requests, strict=True)
+        }
         with _quiet():
             for run, outcome in _outcomes(runs, requests):
                 if isinstance(outcome, Exception):

@@ -7,6 +7,7 @@ time is over. Only this process writes records.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
@@ -102,9 +103,7 @@ def train_groups(runs: Sequence[Run], together: int) -> list[Group]:
     for same in found.values():
         n = math.ceil(len(same) / together)
         starts = [round(i * len(same) / n) for i in range(n + 1)]
-        groups += [
-            Group(tuple(same[a:b])) for a, b in zip(starts, starts[1:], strict=False)
-        ]
+        groups += [Group(tuple(same[a:b])) for a, b in itertools.pairwise(starts)]
     return groups
 
 
@@ -205,8 +204,8 @@ class Work:
     def _check_shared(self, run: Run) -> None:
         if not sample_file(self.out, run).exists():
             raise UsageError(
-                f"the rows of {run} are not in {self.out}; with --scheduler, --out must "
-                "be a folder that all workers share"
+                f"the rows of {run} are not in {self.out}; with --scheduler, --out "
+                "must be a folder that all workers share"
             )
 
     def score(self) -> None:
@@ -281,9 +280,7 @@ def trained_or_over(out: Path, runs: Sequence[Run]) -> list[str]:
     """Return the names of the runs that have rows here, or that are over."""
     over = {run.name for run in runs} - {run.name for run in pending(out, runs)}
     return [
-        run.name
-        for run in runs
-        if run.name in over or sample_file(out, run).exists()
+        run.name for run in runs if run.name in over or sample_file(out, run).exists()
     ]
 
 

@@ -141,7 +141,10 @@ def test_a_grid_may_be_run_in_parts(bench, write_plan, tmp_path):
     with pytest.raises(UsageError, match="did you mean 'cheap'"):
         bench(*run, "--methods", "chepa")
     assert json.loads(bench(*run))["done"] == 4
-    assert json.loads(bench(*run, "--methods", "fill")) == {"out": str(out), "skipped": 8}
+    assert json.loads(bench(*run, "--methods", "fill")) == {
+        "out": str(out),
+        "skipped": 8,
+    }
 
 
 def test_methods_are_listed_with_their_requirements(bench):

@@ -31,6 +31,10 @@ SHIPPED = {
     "augmenters": 522,
     "misspecification": 300,
     "completions": 84,
+    "paper-setting": 104,
+    "p60": 1260,
+    "p60-oracles": 72,
+    "p60-full": 54,
 }
 
 

@@ -24,7 +24,7 @@ LAYERS = (
     ("plan", "ranks"),
     ("results", "score", "significance"),
     ("layout", "speed"),
-    ("run",),
+    ("dataset_tables", "run"),
     ("stages",),
     ("exchange",),
     ("figures",),

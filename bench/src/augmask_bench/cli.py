@@ -449,14 +449,11 @@ def export_(
 ) -> None:
     """Write fills, rows and records into few, small archives for another machine."""
     from augmask_bench.exchange import export_grid
-    from augmask_bench.lock import folder_lock
 
     grid, folder = _open_plan(plan_file, out)
     chosen = _Selection(datasets, mechanisms, ratios, seeds, methods).of(grid.runs)
-    with folder_lock(folder):
-        files = export_grid(
-            *(folder, chosen, to), stem=plan_file.stem, what=what, mib=size
-        )
+    # without the lock: files are complete, also while a stage works on the folder
+    files = export_grid(*(folder, chosen, to), stem=plan_file.stem, what=what, mib=size)
     sizes = {str(path): path.stat().st_size for path in files}
     if as_json:
         print_json({"files": sizes})
@@ -580,15 +577,20 @@ def table(
     ratios: Ratios = None,
     seeds: Seeds = None,
     methods: Methods = None,
+    by_dataset: Annotated[
+        bool,
+        typer.Option("--by-dataset", help="print every metric by data set instead"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the rank table, and save it as Markdown, CSV and LaTeX.
+    """Print the rank table; save it and every metric by data set.
 
-    Ranked are the blocks that the chosen methods share.
+    Ranked are the blocks that the chosen methods share. Tables are saved as Markdown,
+    CSV and LaTeX.
     """
     from augmask.files import atomic_write
     from augmask.rng import stream
-    from augmask_bench import layout
+    from augmask_bench import dataset_tables, layout
     from augmask_bench.ranks import rank_table
     from augmask_bench.results import RANKS, remove_derived, save_scores
     from augmask_bench.significance import gains
@@ -610,18 +612,27 @@ def table(
             print_error(f"note: {mechanism} is not ranked: {error}")
             continue
         tested = gains(ranked, stream(0, "gains"), against)
+        metrics = dataset_tables.dataset_tables(ranked, against)
         texts = {
-            "md": layout.markdown(ranked, tested),
-            "csv": layout.csv(ranked, tested),
-            "tex": layout.latex(ranked, tested),
+            f"ranks-{mechanism}.md": layout.markdown(ranked, tested),
+            f"ranks-{mechanism}.csv": layout.csv(ranked, tested),
+            f"ranks-{mechanism}.tex": layout.latex(ranked, tested),
+            f"datasets-{mechanism}.md": "\n".join(
+                map(dataset_tables.markdown, metrics)
+            ),
+            f"datasets-{mechanism}.csv": dataset_tables.csv(metrics),
+            f"datasets-{mechanism}.tex": "\n".join(map(dataset_tables.latex, metrics)),
         }
-        for suffix, text in texts.items():
-            path = folder / f"ranks-{mechanism}.{suffix}"
-            with atomic_write(path) as part:
+        for name, text in texts.items():
+            with atomic_write(folder / name) as part:
                 part.write_text(text, encoding="utf-8")
-            written.append(str(path))
+            written.append(str(folder / name))
         ranks[mechanism] = ranked.mean.T.to_dict()
-        if not as_json:
+        if as_json:
+            continue
+        if by_dataset:
+            typer.echo("\n".join(map(dataset_tables.terminal, metrics)))
+        else:
             typer.echo(layout.terminal(ranked, tested))
     if as_json:
         print_json({"files": written, "ranks": ranks})

@@ -370,16 +370,15 @@ def select(runs: Iterable[Run], **chosen: Sequence[Any] | None) -> list[Run]:
         if not wanted:
             continue
         names = {run.name: _values(run, dimension) for run in left}
-        known = set().union(*names.values())
+        known: set[Any] = set().union(*names.values())
         for value in wanted:
             if value not in known:
-                texts = sorted(
-                    f"{each:g}" if isinstance(each, float) else str(each)
-                    for each in known
-                )
+                texts = sorted(f"{v:g}" if isinstance(v, float) else v for v in known)
+                hint = f"; known: {', '.join(map(str, texts))}"
+                if isinstance(value, str):
+                    hint = did_you_mean(value, texts)
                 raise UsageError(
-                    f"the plan has no {dimension.removesuffix('s')} {value!r}"
-                    f"{did_you_mean(str(value), texts)}"
+                    f"the plan has no {dimension.removesuffix('s')} {value!r}{hint}"
                 )
         left = [run for run in left if names[run.name] & set(wanted)]
     return left

@@ -50,7 +50,11 @@ PUBLISHED = (
     *("commit", "versions", "date"),
 )
 TABLE = "results.parquet"
-RANKS = ("ranks-*.md", "ranks-*.csv", "ranks-*.tex")
+RANKS = tuple(
+    f"{name}-*.{suffix}"
+    for name in ("ranks", "datasets")
+    for suffix in ("md", "csv", "tex")
+)
 # Files derived from the results.
 DERIVED = (TABLE, *RANKS, "figures/*.svg", "figures/*.png")
 # A run that is unable to start here is tried again: another machine may be able to.

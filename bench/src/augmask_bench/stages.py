@@ -82,7 +82,7 @@ def fill_jobs(
     out: Path, runs: Sequence[Run], retry_failed: bool = False
 ) -> list[FillJob]:
     """Return the fills that untrained runs need and that are not stored, each once."""
-    jobs = {}
+    jobs: dict[str, FillJob] = {}
     for run in untrained(out, runs, retry_failed):
         name = fill_name(run)
         if name and not (out / "fills" / f"{name}.npz").exists():

@@ -491,8 +491,10 @@ import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: (
     None if sys.modules.get(name, sys) is None else find(name, *rest))
+import json
 from augmask_bench.cli import app
-app()
+for command in json.loads(sys.argv[1]):
+    app(command, standalone_mode=False)
 """
 
 
@@ -502,14 +504,15 @@ def test_a_machine_without_lightgbm_and_xgboost_can_train(bench, grid, tmp_path)
     bench("run", grid, "--out", whole)
     grid.with_name("log").unlink()
 
-    def on_gpu(*arguments: object) -> str:
-        command = [sys.executable, "-c", BARE, *map(str, arguments), "--out", there]
+    def on_gpu(*commands: tuple[object, ...]) -> str:
+        texts = [[*map(str, command), "--out", str(there)] for command in commands]
+        command = [sys.executable, "-c", BARE, json.dumps(texts)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     # without fills, what needs them waits
-    assert json.loads(on_gpu("train", grid, "--json")) == {
+    assert json.loads(on_gpu(("train", grid, "--json"))) == {
         "out": str(there), "skipped": 0, "trained": 8, "unable": 12
     }  # fmt: skip
     for reason in collect(there, read_plan(grid).runs)["reason"]:
@@ -517,9 +520,11 @@ def test_a_machine_without_lightgbm_and_xgboost_can_train(bench, grid, tmp_path)
     bench("fill", grid, "--out", here)
     files = bench("export", grid, archives, "--out", here, "--what", "work")["files"]
     assert [Path(file).name for file in files] == ["grid-work-001.zip"]
-    on_gpu("import", grid, archives)
-    on_gpu("train", grid, "--minutes", 9)
-    on_gpu("export", grid, archives, "--what", "results")
+    on_gpu(
+        ("import", grid, archives),
+        ("train", grid, "--minutes", 9),
+        ("export", grid, archives, "--what", "results"),
+    )
     counts = bench("import", grid, archives, "--out", here)
     assert counts["samples"] == 20
     assert bench("score", grid, "--out", here)["done"] == 20
@@ -532,8 +537,8 @@ def test_a_machine_without_lightgbm_and_xgboost_can_train(bench, grid, tmp_path)
     # the next slice knows what is done, on a fresh machine too
     bench("export", grid, archives, "--out", here, "--what", "work")
     there = tmp_path / "fresh"
-    on_gpu("import", grid, archives / "grid-work-001.zip")
-    assert "nothing new" in on_gpu("train", grid)
+    work = archives / "grid-work-001.zip"
+    assert "nothing new" in on_gpu(("import", grid, work), ("train", grid))
     assert len(trainings(grid)) == 4
     assert len(trained_elsewhere(there)) == 20
 
@@ -695,7 +700,8 @@ def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
     bench("import", grid, archives, "--out", there)
     train = ("train", grid, "--out", there, "--jobs", 0, "--together", 5)
     for _ in range(kills):
-        slice_of(*train, after=chance.uniform(1.0, 6.0 + seconds))
+        # a command takes seconds to start, and all slices should not be one
+        slice_of(*train, after=chance.uniform(2.0, 10.0 + seconds / 4))
         # what a slice made comes back, whenever it was killed
         bench("export", grid, archives, "--out", there, "--what", "results")
         bench("import", grid, archives, "--out", here)

@@ -74,7 +74,9 @@ def _column(results: pd.DataFrame, out: Path | None) -> tuple[str, str, Floats] 
 
 
 def _panel(ax: Axes, scaled: Scaled, title: str, colour: str) -> None:
-    ax.hist(scaled.observed, BINS, density=True, color=colour, alpha=0.55, lw=0)
+    ax.hist(
+        scaled.observed, BINS.tolist(), density=True, color=colour, alpha=0.55, lw=0
+    )
     ax.plot(BINS, NORMAL, color=INK, lw=1.0)
     ax.axvline(scaled.imputed, color=FAINT, lw=1.2)
     mean, sd = scaled.observed.mean(), scaled.observed.std()

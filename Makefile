@@ -79,10 +79,9 @@ bench-memory: demo  ## memory of a million rows over ten thousand
 bench-scale: $(READY)  ## time and memory of a fit by rows, up to ten million
 	$(BIN)/python benchmarks/scale.py --rows 1000000 10000000 --augmenter ecdf --json benchmarks/results/scale.json
 
+# On a machine with a GPU; docs/research/reproduce.md has the recipe for two machines.
 bench-paper: $(READY)  ## the paper's setting; wants a GPU
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py run gpu/work gpu/out
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py score gpu/work gpu/out
+	for do in run table figures; do AUGMASK_DATA=$(DATA) $(BIN)/augmask bench $$do benchmarks/paper-setting.toml || exit; done
 
 # sdmetrics wants an older pandas, hence an environment of its own. It has no torch: the
 # metrics need none.
@@ -172,4 +171,4 @@ bench-panel: $(READY) $(RIVALS)  ## public tables with missing values, ours and 
 	$(PANEL) page
 
 clean:          ## remove environments, demo output and results
-	rm -rf dist $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results panel-results
+	rm -rf dist $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results paper-setting-results p60-results p60-oracles-results p60-full-results front-results panel-results

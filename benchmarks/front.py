@@ -34,7 +34,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
-from paper_setting import load, split
+from real_tables import load, split
 
 TABLES = {
     "adult-0.3": ("adult", 0.3),

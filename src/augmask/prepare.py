@@ -396,8 +396,7 @@ def prepare_fit(
         backbone=backbone,
         missing_model=missing_model,
         constraints=learned,
-        training={"chosen": choice.reason},
-        frame_kind=frame_kind,
         training={"chosen": choice.reason, "holdout": held_out},
+        frame_kind=frame_kind,
     )
     return FitSetup(state, table, tuple(trainers))

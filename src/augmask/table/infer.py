@@ -84,6 +84,8 @@ def _level_fields(
     counts = pd.Series(cells.observed_values).value_counts(sort=False)
     count = dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
     declared = settings.get("levels") or cells.categories
+    if settings.get("unseen_levels"):
+        count = dict.fromkeys(settings.get("levels", ()), 0) | count
     if declared is None:
         order = sorted(count)
     else:
@@ -100,7 +102,8 @@ def _level_fields(
     frequent, rare = set(by_count[:MAX_LEVELS]), by_count[MAX_LEVELS:]
     fields: dict[str, Any] = {
         "levels": tuple(level for level in order if level in frequent),
-        "rare_levels": tuple((level, count[level]) for level in rare),
+        # a level that no row has is drawn as rarely as the rarest
+        "rare_levels": tuple((level, max(count[level], 1)) for level in rare),
         "ordered": bool(settings.get("ordered", cells.ordered)),
     }
     if cells.categories is not None or fields["ordered"]:
@@ -358,6 +361,7 @@ def infer_column(
     if (
         n_distinct == 1
         and not (missing_as == "level" and missing_rate)
+        and not settings.get("unseen_levels")
         and declared != "identifier"
     ):
         return _constant(cells, common)
@@ -375,7 +379,7 @@ def infer_column(
     if declared and declared != kind:
         kind, reason = declared, f"declared, looks like {kind}: {reason}"
         cells = _force(cells, cells if why else raw, kind, name)
-    for key in ("levels", "ordered"):
+    for key in ("levels", "unseen_levels", "ordered"):
         if settings.get(key) and kind != "category":
             raise SchemaError(
                 f"column {name!r} is of kind {kind!r}, and only a category has {key}; "
@@ -535,7 +539,8 @@ def infer_schema(
     overrides : Schema, path of a TOML file, or mapping, optional
         What you declare, by column name: a kind, or a mapping with any of `kind`,
         `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `format`,
-        `determined_by`, `fake`, `locale`.
+        `determined_by`, `fake`, `locale`, and `unseen_levels`, whether to learn also
+        those of `levels` that no row has.
     suggest : bool, default=False
         Whether to take text such as "?" among numbers for a missing value, and say so;
         by default such a column is an error, because you should decide.

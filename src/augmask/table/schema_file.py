@@ -49,6 +49,7 @@ SETTINGS = RecordSpec(
         "na_values": ListSpec(LEVEL, single=True),
         "ordered": BOOLEAN,
         "levels": ListSpec(LEVEL, shortest=1, distinct=True),
+        "unseen_levels": BOOLEAN,
         "decimals": ValueSpec(int, lowest=0, highest=MAX_DECIMALS),
         "format": Refined(
             TEXT,

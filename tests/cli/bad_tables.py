@@ -43,7 +43,7 @@ TABLES = [
     ),
     Bad("ragged, long", BAD_DATA, FIT_BAD, ("line 3", "3"), rows("a,b\n1,2\n1,2,3\n")),
     Bad("ragged, short", BAD_DATA, FIT_BAD, ("line 3", "1"), rows("a,b\n1,2\n1\n")),
-    Bad("semicolons", BAD_DATA, FIT_BAD, ("commas",), rows("a;b\n1;2\n")),
+    Bad("semicolons", BAD_DATA, FIT_BAD, ("bad.csv", "--sep"), rows("a;b\n1;2;3\n4")),
     Bad("open quote", BAD_DATA, FIT_BAD, ("bad.csv",), rows('a,b\n1,"2\n3,4\n')),
     Bad("null bytes", BAD_DATA, FIT_BAD, ("bad.csv",), write("bad.csv", b"\0" * 100)),
     Bad(
@@ -54,11 +54,11 @@ TABLES = [
         write("bad.csv", "name\nJürgen\n".encode("latin-1")),
     ),
     Bad(
-        "utf-16 from a spreadsheet",
+        "utf-16 without a mark",
         BAD_DATA,
         FIT_BAD,
-        ("bad.csv", "UTF-8"),
-        write("bad.csv", "a,b\n1,2\n".encode("utf-16")),
+        ("bad.csv", "--encoding utf-16-le"),
+        write("bad.csv", "a,b\n1,2\n".encode("utf-16-le")),
     ),
     Bad(
         "fake gzip",
@@ -91,9 +91,9 @@ TABLES = [
     Bad(
         "wrong file type",
         BAD_DATA,
-        "fit book.xlsx --out m.augmask",
-        ("must end in .csv", "book.xlsx"),
-        write("book.xlsx", b"PK"),
+        "fit book.xls --out m.augmask",
+        ("must end in .csv", "book.xls"),
+        write("book.xls", b"PK"),
     ),
     Bad(
         "infinite values",

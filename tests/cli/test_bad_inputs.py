@@ -151,7 +151,7 @@ def test_a_file_that_may_not_be_read(desk, run_cli, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     # tests may run as root, whom no file mode stops
-    monkeypatch.setattr("augmask.table.frames._open_text", refuse)
+    monkeypatch.setattr("augmask.table.text_files._open_bytes", refuse)
     result = run_cli("inspect", "good.csv")
     check(result, BAD_DATA, ("no permission to read good.csv",), typed=False)
 

@@ -30,7 +30,6 @@ from augmask.progress import (
 )
 from augmask.rng import stream_seed
 from augmask.sample.generate import adjusted_missing_model, check_missing, generate
-from augmask.sample.imputations import Imputations
 from augmask.sample.impute import impute
 from augmask.sample.row_generator import RowGenerator
 from augmask.sample.write import check_output, write_frames

@@ -282,7 +282,16 @@ def test_help_names_every_choice(run_cli):
 
     shown = run_cli("fit", "--help").out
     joined = "".join(shown.split())
-    names = [*BACKBONES, *AUGMENTERS, *PRESETS, *SUPERVISE, "auto", "cpu", "cuda", "mps"]
+    names = [
+        *BACKBONES,
+        *AUGMENTERS,
+        *PRESETS,
+        *SUPERVISE,
+        "auto",
+        "cpu",
+        "cuda",
+        "mps",
+    ]
     assert [name for name in names if name not in joined] == []
 
 

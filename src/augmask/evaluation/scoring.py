@@ -354,7 +354,9 @@ class Scorer:
                 continue
             rng = stream(self.seed, "remask")
             # rows with missing values of their own need no others
-            mask = KnownMask(own[names]) if role == "value" and own is not None else model
+            mask = (
+                KnownMask(own[names]) if role == "value" and own is not None else model
+            )
             results[role] = compare_remasked(
                 real, other, **self.columns, rng=rng, model=mask
             )

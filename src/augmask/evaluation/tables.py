@@ -461,9 +461,7 @@ def _without_empty(schema: Schema, real: pd.DataFrame) -> Schema:
     )
 
 
-def _check_missing(
-    real: pd.DataFrame, synthetic: pd.DataFrame
-) -> pd.DataFrame | None:
+def _check_missing(real: pd.DataFrame, synthetic: pd.DataFrame) -> pd.DataFrame | None:
     """Return the synthetic rows if values are missing where the real table's are."""
     missing = synthetic.isna().sum()
     for name, count in missing.items():

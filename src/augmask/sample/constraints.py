@@ -1,8 +1,8 @@
 """Constraints between columns that every generated row satisfies.
 
-Three forms: an order ("start <= end"), a fixed combination (["city", "zip"]: only
-observed pairs; as text "city, zip"), and a Python function that returns one boolean per
-row of a frame. A constraint says nothing about a row in which one of its cells is missing.
+Three forms: an order ("start <= end"), a fixed combination (["city", "zip"] or "city,
+zip": only observed pairs), and a Python function that returns one boolean per row of a
+frame. A constraint says nothing about a row in which one of its cells is missing.
 
 `suggest_constraints` finds orders that a table always satisfies.
 """
@@ -248,7 +248,9 @@ def _read_text(text: str, schema: Schema) -> Order | Combination:
         for start, end in zip([-1, *ends], [*ends, len(text)], strict=True)
     ]
     quoted = [
-        part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "`\"'" else part
+        part[1:-1]
+        if len(part) > 1 and part[0] == part[-1] and part[0] in "`\"'"
+        else part
         for part in parts
     ]
     return _read_combination(quoted, schema)

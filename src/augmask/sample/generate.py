@@ -6,7 +6,7 @@ Unlike in `impute`, columns may be absent, and an unknown level is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 

@@ -109,7 +109,7 @@ _FOREIGN = (
     (r"(?i)\bis (not )?(null|none|nan|na|empty)\b", "write e.g. 'age is missing'"),
     (r"(?i)\bbetween\b", "write e.g. '30 <= age <= 40'"),
     (r"\b(IN|NOT|IS)\b", "write `in`, `not in` and `is missing` in small letters"),
-    (r"(?i)\blike\b", "list the values: 'city in [\"Pau\", \"Metz\"]'"),
+    (r"(?i)\blike\b", 'list the values: \'city in ["Pau", "Metz"]\''),
     (r"(?<![=!<>])=(?!=)", "write == for equal"),
     (r"^\s*\(*\s*not\b|\b(and|or)\s+\(*not\b", "turn the comparison around"),
 )
@@ -822,8 +822,8 @@ def read_where(where: Any, schema: Schema) -> Where:
         _from_mapping(where, collected.about)
     else:
         raise ConditionError(
-            "where must be a mapping of column to value, a text such as 'age > 30', or a "
-            f"frame of partial rows, got {type(where).__name__}"
+            "where must be a mapping of column to value, a text such as 'age > 30', or "
+            f"a frame of partial rows, got {type(where).__name__}"
         )
     result = collected.where()
     if not result.columns:

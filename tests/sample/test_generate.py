@@ -360,6 +360,6 @@ def test_missing_together_though_never_so_is_an_error(model, monkeypatch):
     # the two are missing together
     where = "job is missing and smokes is not missing"
     with pytest.raises(
-        ConditionError, match=r"none of .* rows satisfied the condition"
+        ConditionError, match=r"none of .* satisfied the condition"
     ):
         model.sample(3, where=where, missing="learned")

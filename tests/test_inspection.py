@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import polars as pl
+import pytest
 
 import augmask as am
+from augmask.cli import main
 
 
 def make_frame() -> pd.DataFrame:
@@ -27,12 +29,9 @@ def make_frame() -> pd.DataFrame:
 def test_an_inspection_shows_what_the_command_shows(tmp_path, capsys, monkeypatch):
     make_frame().to_csv(tmp_path / "t.csv", index=False)
     monkeypatch.setattr("sys.argv", ["augmask", "inspect", str(tmp_path / "t.csv")])
-    try:
-        from augmask.cli import main
-
+    with pytest.raises(SystemExit) as end:
         main()
-    except SystemExit as end:
-        assert not end.code
+    assert not end.value.code
     screen = capsys.readouterr()
     found = am.inspect(tmp_path / "t.csv")
     assert screen.out == f"{tmp_path / 't.csv'}: {found}\n"

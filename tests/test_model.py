@@ -441,7 +441,8 @@ def test_the_choice_is_in_the_log_and_a_function_is_called(caplog):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path):
+def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
     options = {"steps": 400, "sampling_steps": 4}
     path = tmp_path / "run.checkpoint"
 
@@ -454,11 +455,7 @@ def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path):
     handler = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            pytest.raises(stop) as stopped,
-        ):
-            patch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
+        with pytest.raises(stop) as stopped:
             model.fit(make_frame(), checkpoint=path, progress=interrupt)
     finally:
         signal.signal(signal.SIGTERM, handler)
@@ -470,18 +467,18 @@ def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path):
     pd.testing.assert_frame_equal(resumed.sample(20), whole.sample(20))
 
 
-def test_an_interrupt_without_a_checkpoint_says_that_nothing_was_saved(tmp_path):
+def test_an_interrupt_without_a_checkpoint_says_that_nothing_was_saved(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
+
     def interrupt(phase, done, total, numbers):
         if phase == "train":
             signal.raise_signal(signal.SIGINT)
 
     model = make_model(options={"steps": 10**6})
     for checkpoint in (None, tmp_path / "run.checkpoint"):
-        with (
-            pytest.MonkeyPatch.context() as patch,
-            pytest.raises(KeyboardInterrupt) as stopped,
-        ):
-            patch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
+        with pytest.raises(KeyboardInterrupt) as stopped:
             model.fit(make_frame(), checkpoint=checkpoint, progress=interrupt)
         (note,) = stopped.value.__notes__
         assert "nothing was saved" in note

@@ -238,5 +238,5 @@ def test_any_name_may_be_quoted():
     "text", ["low < high or low < zip", "low is missing", "low in [high]", "low != 3"]
 )
 def test_a_constraint_is_no_condition(text):
-    with pytest.raises(UsageError, match="columns with columns|none of them"):
+    with pytest.raises(UsageError, match=r"columns with columns|none of them"):
         read_constraints(text, SCHEMA)

@@ -97,8 +97,8 @@ def test_another_output_can_be_asked_for(monkeypatch):
     assert isinstance(kind.build(frame, "arrow"), pa.Table)
     with pytest.raises(UsageError, match="got 'polar'; did you mean 'polars'"):
         kind.build(frame, "polar")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match="polars is not installed.*'pandas'"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"polars is not installed.*'pandas'"):
         check_output("polars")
 
 
@@ -108,5 +108,5 @@ def test_another_output_can_be_asked_for(monkeypatch):
      {"kind": "arrow", "types": {"a": "no such"}}, {"kind": "polars", "types": []}],
 )  # fmt: skip
 def test_what_a_file_claims_is_checked(stored):
-    with pytest.raises(ValueError, match="it was fitted|types that do not exist"):
+    with pytest.raises(ValueError, match=r"it was fitted|types that do not exist"):
         FrameKind.from_dict(stored)

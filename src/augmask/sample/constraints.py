@@ -1,8 +1,8 @@
 """Constraints between columns that every generated row satisfies.
 
-Three forms: an order ("start <= end"), a fixed combination (["city", "zip"]: only
-observed pairs; as text "city, zip"), and a Python function that returns one boolean per
-row of a frame. A constraint says nothing about a row in which one of its cells is missing.
+Three forms: an order ("start <= end"), a fixed combination (["city", "zip"] or "city,
+zip": only observed pairs), and a Python function that returns one boolean per row of a
+frame. A constraint says nothing about a row in which one of its cells is missing.
 
 `suggest_constraints` finds orders that a table always satisfies.
 """

@@ -840,8 +840,8 @@ def read_where(where: Any, schema: Schema) -> Where:
         _from_mapping(where, collected.about)
     else:
         raise ConditionError(
-            "where must be a mapping of column to value, a text such as 'age > 30', or a "
-            f"frame of partial rows, got {type(where).__name__}"
+            "where must be a mapping of column to value, a text such as 'age > 30', or "
+            f"a frame of partial rows, got {type(where).__name__}"
         )
     result = collected.where()
     if not result.columns:

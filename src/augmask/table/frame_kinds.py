@@ -170,7 +170,7 @@ class FrameKind:
             return table
         import polars as pl
 
-        rows = pl.from_arrow(table)
+        rows: Any = pl.from_arrow(table)
         enums = [name for name in frame if self.types.get(str(name)) == ENUM]
         return rows.with_columns(
             rows[str(name)].cast(pl.Enum(frame[name].cat.categories.tolist()))
@@ -225,7 +225,7 @@ def give_back(source: Any, frame: pd.DataFrame, changed: Collection[Any]) -> Any
 
     if not new.num_columns:
         return source
-    rows = pl.from_arrow(new)
+    rows: Any = pl.from_arrow(new)
     named = (pl.Categorical, pl.Enum)
     return source.with_columns(
         rows[label].cast(source.schema[label])

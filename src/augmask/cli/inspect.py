@@ -25,15 +25,15 @@ def inspect(
     from augmask.missing.describe import describe
     from augmask.sample.constraints import suggest_constraints, suggestion_notes
     from augmask.table.frames import read_frame
-    from augmask.table.functional_dependencies import with_dependencies
     from augmask.table.infer import infer_schema, missing_mask
     from augmask.table.notes import missingness_findings
+    from augmask.table.seen_combinations import with_links
 
     if save_schema is not None:
         check_writable(check_suffix(save_schema, "--save-schema", ".toml"))
         check_apart("--save-schema", save_schema, data)
     frame = read_frame(data)
-    columns = with_dependencies(frame, infer_schema(frame, schema))
+    columns = with_links(frame, infer_schema(frame, schema, group_codes=True))
     facts = describe(frame, missing_mask(frame, columns))
     if save_schema is not None:
         columns.to_toml(save_schema)

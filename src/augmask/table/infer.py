@@ -29,8 +29,10 @@ from augmask.table.dtype_recovery import (
     to_integer,
 )
 from augmask.table.frames import read_frame
+from augmask.table.group_codes import with_group_codes
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
+from augmask.table.notes import is_group_code
 from augmask.table.schema import Column, Schema
 from augmask.table.schema_file import check_settings, read_overrides
 from augmask.table.structural_missingness import with_structural_missingness
@@ -358,7 +360,9 @@ def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     return pd.DataFrame(np.stack(masks, axis=1), frame.index, frame.columns)
 
 
-def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
+def infer_schema(
+    frame: Any, overrides: Overrides = None, *, group_codes: bool = False
+) -> Schema:
     """Infer the schema of a table.
 
     Parameters
@@ -367,6 +371,9 @@ def infer_schema(frame: Any, overrides: Overrides = None) -> Schema:
     overrides : Schema, path of a TOML file, or mapping, optional
         What you declare, by column name: a kind, or a mapping with any of `kind`,
         `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `determined_by`.
+    group_codes : bool
+        Whether whole numbers whose order means little become categories (see
+        `group_codes`): in `inspect`, and in `fit` with `links="keep"`.
 
     Returns
     -------
@@ -410,7 +417,18 @@ mean 'smokes'?
         )
     )
 
+    def as_category(column: Column, reason: str, **own: Any) -> Column:
+        own = settings.get(column.name, {}) | {"kind": "category"} | own
+        again = infer_column(frame[column.label], column.label, own)
+        return replace(again, reason=reason)
+
+    if group_codes:
+        decided = [name for name, chosen in settings.items() if "kind" in chosen]
+        schema = with_group_codes(frame, schema, decided, as_category)
+
     def as_level(column: Column) -> Column:
+        if is_group_code(column):
+            return as_category(column, column.reason, missing_as="level")
         # With a level for missing values, the kind or dtype may differ.
         own = settings.get(column.name, {}) | {"missing_as": "level"}
         return infer_column(frame[column.label], column.label, own)

@@ -46,6 +46,12 @@ def test_codes_are_found_and_numbers_with_an_order_are_not(share):
     assert set(find_group_codes(frame, infer_schema(frame))) == {"school"}
 
 
+def test_a_code_that_another_determines_stays_a_number():
+    frame = pupils()
+    frame["district"] = (frame["school"] * 7 % 41) // 3
+    assert set(find_group_codes(frame, infer_schema(frame))) == {"school"}
+
+
 def test_codes_say_why():
     (reason,) = find_group_codes(pupils(), infer_schema(pupils())).values()
     assert reason == "codes of 40 groups: 'rural' does not follow their order"

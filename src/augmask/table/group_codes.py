@@ -10,7 +10,8 @@ two variances over the values of the candidate: of the means, and of their devia
 from the line between both neighbours, scaled such that the two agree if the order
 means nothing. Both are corrected for the noise of means over few rows. Of all columns
 that the candidate tells something about, the order must explain less than half, and one
-column must be beyond doubt.
+column must be beyond doubt. A code that another one determines, such as the district of
+a school, stays a number: `functional_dependencies` derives it, and levels cost time.
 """
 
 from __future__ import annotations
@@ -161,6 +162,7 @@ def find_group_codes(frame: pd.DataFrame, schema: Schema) -> dict[str, str]:
         frame, [c for c in columns if c.kind in (*NUMERIC, *CATEGORICAL)]
     )
     found: dict[str, str] = {}
+    codes: dict[str, Floats] = {}
     for column in columns:
         if column.kind != "integer":
             continue
@@ -170,12 +172,24 @@ def find_group_codes(frame: pd.DataFrame, schema: Schema) -> dict[str, str]:
         others = [j for j, name in enumerate(names) if name != column.name]
         best = _unordered(values[observed], targets[np.ix_(observed, others)])
         if best is not None:
+            codes[column.name] = np.where(observed, values, np.nan)
             count = len(np.unique(values[observed]))
             found[column.name] = (
                 f"{CODES}{count} groups: {names[others[best]]!r} does not follow "
                 "their order"
             )
-    return found
+    return {
+        name: reason
+        for name, reason in found.items()
+        if not any(_is_function(codes[name], codes[other]) for other in codes)
+    }
+
+
+def _is_function(y: Floats, x: Floats) -> bool:
+    """Whether x determines y, but y not x."""
+    both = ~np.isnan(x) & ~np.isnan(y)
+    n_x, n_y = len(np.unique(x[both])), len(np.unique(y[both]))
+    return n_y < n_x == len(np.unique(x[both] + 1j * y[both]))
 
 
 def with_group_codes(

@@ -108,19 +108,32 @@ def test_a_number_becomes_the_nearest_one_seen():
 
 def test_a_level_is_drawn_from_those_seen_by_their_frequency():
     rng = np.random.default_rng(0)
-    town = rng.integers(0, 20, 20_000)
-    street = np.where(rng.random(20_000) < 0.8, town, town + 20)
+    town = rng.integers(0, 40, 20_000)
+    other = rng.random(20_000) > 0.8
+    street = (7 * town + 11 * other) % 30
     frame = pd.DataFrame(
         {"street": [f"s{k}" for k in street], "town": [f"t{k}" for k in town]}
     )
     schema = with_seen_combinations(frame, infer_schema(frame))
     column = schema["street"]
     assert column.seen_with["columns"] == ["town"]
-    elsewhere = pd.Series([f"s{(k + 5) % 20}" for k in town])
+    elsewhere = pd.Series([f"s{k}" for k in (7 * town + 5) % 30])
     moved = keep_to_seen(column, elsewhere, [frame["town"]], rng)
-    number = moved.str[1:].astype(int)
-    assert (number % 20 == town).all()
-    assert (number < 20).mean() == pytest.approx(0.8, abs=0.02)
+    turn = (moved.str[1:].astype(int) - 7 * town) % 30
+    assert set(turn) == {0, 11}
+    assert (turn == 0).mean() == pytest.approx(0.8, abs=0.02)
+
+
+def test_the_column_that_says_less_keeps_to_the_other():
+    rng = np.random.default_rng(0)
+    school = rng.integers(0, 60, 12_000)
+    teacher = (school * 7 + rng.integers(0, 3, 12_000) * 11) % 30
+    grade = rng.choice(list("abcd"), 12_000)
+    frame = pd.DataFrame({"school": school, "years": teacher, "grade": grade})
+    kinds = {"school": "category", "years": "category"}
+    schema = with_seen_combinations(frame, infer_schema(frame, kinds))
+    assert schema["years"].seen_with["columns"] == ["school"]
+    assert schema["school"].seen_with is None
 
 
 def test_missing_cells_and_unknown_parents_stay():

@@ -49,6 +49,8 @@ FEWEST, MOST_ROWS = 1_000, 8_000
 # Columns of the search, the values that each may have, and combinations.
 MOST_COLUMNS, MOST_VALUES, MOST_COMBINATIONS = 60, 500, 10_000
 FEWEST_VALUES, MOST_NUMBERS = 4, 50
+# Parents that are tried on all rows.
+MOST_TRIED = 5
 # Numbers that go with the same values of the parents, on average.
 FEW = 5
 # Share of rows whose combination occurs once, loosely on a sample, and rows of each.
@@ -177,23 +179,24 @@ class _Search:
     def best(self, name: str, parents: Sequence[str]) -> tuple[list[str], float]:
         """Return the best one or two of the parents, and what they rule out."""
         single = {other: self.ruled_out(name, [other], few=False) for other in parents}
-        first = max(single, key=lambda other: single[other], default="")
-        if not first or not single[first]:
+        order = sorted(single, key=lambda other: -single[other])[:MOST_TRIED]
+        order = [other for other in order if single[other]]
+        if not order:
             return [], 0.0
+        # on all rows a promising parent may turn out to leave too much unseen
+        exact = {other: self.ruled_out(name, [other], sample=False) for other in order}
+        first = next((o for o in order if exact[o] >= RULED_OUT), order[0])
         double = {
             other: self.ruled_out(name, [first, other])
             for other in parents
             if other != first and single[first] < 1 - MORE
         }
         second = max(double, key=lambda other: double[other], default="")
-        choices = [[first]]
         if second and double[second] >= single[first] + MORE:
-            choices.insert(0, [first, second])
-        for chosen in choices:
-            out = self.ruled_out(name, chosen, sample=False)
+            out = self.ruled_out(name, [first, second], sample=False)
             if out >= RULED_OUT:
-                return chosen, out
-        return [], 0.0
+                return [first, second], out
+        return ([first], exact[first]) if exact[first] >= RULED_OUT else ([], 0.0)
 
     def ruled_out(
         self, name: str, parents: Sequence[str], sample: bool = True, few: bool = True
@@ -241,7 +244,7 @@ def with_seen_combinations(
     """Return the schema with the columns that keep to seen combinations.
 
     Columns that others determine are left out, and `declared` ones. No column keeps to
-    one that depends on it.
+    one that depends on it, and one that others keep to stays as it was generated.
 
     Examples
     --------
@@ -261,13 +264,20 @@ def with_seen_combinations(
     def depends(name: str, other: str) -> bool:
         return name == other or any(depends(each, other) for each in on[name])
 
-    def rank(name: str) -> tuple[bool, int]:
-        # Levels that share a code are drawn regardless of all others.
-        return not search.columns[name].rare_levels, -len(search.levels[name])
+    def rank(name: str) -> tuple[bool, bool, int]:
+        # Levels that share a code are drawn regardless of all others. Of two columns,
+        # the one with fewer levels says less; of numbers, the finer one moves least.
+        number = search.columns[name].kind == "integer"
+        size = len(search.levels[name])
+        return not search.columns[name].rare_levels, number, -size if number else size
 
     found: dict[str, dict[str, Any]] = {}
+    hubs: set[str] = set()
     for name in sorted(search.columns, key=rank):
         column = search.columns[name]
+        # others rely on the value that was generated
+        if name in hubs:
+            continue
         if column.is_determined or name in declared or column.kind == "boolean":
             continue
         if len(search.levels[name]) < FEWEST_VALUES:
@@ -283,6 +293,7 @@ def with_seen_combinations(
         combinations = search.combinations(name, parents)
         if 0 < len(combinations) <= MOST_COMBINATIONS:
             on[name] |= set(parents)
+            hubs |= set(parents)
             found[name] = {
                 "columns": parents,
                 "rules_out": round(out, 3),

@@ -178,7 +178,14 @@ class _Search:
 
     def best(self, name: str, parents: Sequence[str]) -> tuple[list[str], float]:
         """Return the best one or two of the parents, and what they rule out."""
-        single = {other: self.ruled_out(name, [other], few=False) for other in parents}
+        # Redrawn levels must not say more than what they keep to.
+        column, size = self.columns[name], len(self.levels[name])
+        moves = column.kind == "integer" or bool(column.rare_levels)
+        single = {
+            other: self.ruled_out(name, [other], few=False)
+            for other in parents
+            if moves or len(self.levels[other]) >= size
+        }
         order = sorted(single, key=lambda other: -single[other])[:MOST_TRIED]
         order = [other for other in order if single[other]]
         if not order:
@@ -244,7 +251,7 @@ def with_seen_combinations(
     """Return the schema with the columns that keep to seen combinations.
 
     Columns that others determine are left out, and `declared` ones. No column keeps to
-    one that depends on it, and one that others keep to stays as it was generated.
+    one that depends on it, and levels only to one of as many levels at least.
 
     Examples
     --------
@@ -264,20 +271,13 @@ def with_seen_combinations(
     def depends(name: str, other: str) -> bool:
         return name == other or any(depends(each, other) for each in on[name])
 
-    def rank(name: str) -> tuple[bool, bool, int]:
-        # Levels that share a code are drawn regardless of all others. Of two columns,
-        # the one with fewer levels says less; of numbers, the finer one moves least.
-        number = search.columns[name].kind == "integer"
-        size = len(search.levels[name])
-        return not search.columns[name].rare_levels, number, -size if number else size
+    def rank(name: str) -> tuple[bool, int]:
+        # levels that share a code are drawn regardless of all others
+        return not search.columns[name].rare_levels, -len(search.levels[name])
 
     found: dict[str, dict[str, Any]] = {}
-    hubs: set[str] = set()
     for name in sorted(search.columns, key=rank):
         column = search.columns[name]
-        # others rely on the value that was generated
-        if name in hubs:
-            continue
         if column.is_determined or name in declared or column.kind == "boolean":
             continue
         if len(search.levels[name]) < FEWEST_VALUES:
@@ -293,7 +293,6 @@ def with_seen_combinations(
         combinations = search.combinations(name, parents)
         if 0 < len(combinations) <= MOST_COMBINATIONS:
             on[name] |= set(parents)
-            hubs |= set(parents)
             found[name] = {
                 "columns": parents,
                 "rules_out": round(out, 3),

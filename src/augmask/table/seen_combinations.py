@@ -104,20 +104,24 @@ def keep_to_seen(
     wrong = np.flatnonzero(known & ~fits & ~np.asarray(decoded.isna()))
     if not len(wrong):
         return decoded
-    values = np.array(stored[-2], object)
-    counts = np.array(stored[-1], np.float64)
-    order = np.argsort(group, kind="stable")
-    ends = np.searchsorted(group[order], np.arange(len(groups) + 1))
-    chosen = np.empty(len(wrong), np.int64)
+    values, counts = np.array(stored[-2], object), np.array(stored[-1], np.float64)
     chance = rng.random(len(wrong))
-    for i, row in enumerate(wrong):
-        members = order[ends[at[row]] : ends[at[row] + 1]]
+    chosen = np.empty(len(wrong), np.int64)
+    members_of = np.split(
+        np.argsort(group, kind="stable"), np.bincount(group).cumsum()[:-1]
+    )
+    by_group = np.argsort(at[wrong], kind="stable")
+    starts = np.flatnonzero(np.diff(at[wrong][by_group], prepend=-1))
+    for cells in np.split(by_group, starts[1:]):
+        members = members_of[at[wrong[cells[0]]]]
         if column.kind == "integer":
-            distance = np.abs(values[members].astype(np.float64) - rows[-1][row])
-            chosen[i] = members[distance.argmin()]
+            known_values = values[members].astype(np.float64)
+            own_values = rows[-1][wrong[cells]]
+            nearest = np.abs(known_values - own_values[:, None]).argmin(axis=1)
+            chosen[cells] = members[nearest]
         else:
             total = counts[members].cumsum()
-            chosen[i] = members[np.searchsorted(total, chance[i] * total[-1])]
+            chosen[cells] = members[np.searchsorted(total, chance[cells] * total[-1])]
     result = decoded.copy()
     new = pd.Series(list(values[chosen]), index=result.index[wrong])
     result.iloc[wrong] = new.astype(decoded.dtype)

@@ -170,7 +170,7 @@ def find_group_codes(frame: pd.DataFrame, schema: Schema) -> dict[str, str]:
         if not _is_candidate(column, values[observed]):
             continue
         others = [j for j, name in enumerate(names) if name != column.name]
-        best = _unordered(values[observed], targets[np.ix_(observed, others)])
+        best = _unordered(values[observed], targets[observed][:, others])
         if best is not None:
             codes[column.name] = np.where(observed, values, np.nan)
             count = len(np.unique(values[observed]))

@@ -67,7 +67,8 @@ def _codes(values: Values, levels: Sequence[Any]) -> Ints:
     dtype: Any = object if isinstance(levels[0], str) else np.float64
     if values.dtype != dtype:
         return np.full(len(values), -1, np.int64)
-    return pd.Index(np.array(levels, dtype)).get_indexer(values).astype(np.int64)
+    index = pd.Index(np.array(levels, dtype))
+    return np.asarray(index.get_indexer(values), np.int64)
 
 
 def keep_to_seen(

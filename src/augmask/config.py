@@ -71,7 +71,8 @@ class Settings:
     links : {"ignore", "keep"}
         Columns that are nearly functions of others are learned like any other column
         (`ignore`, the paper), or generated such that the relation holds as often as in
-        the table (`keep`).
+        the table (`keep`). With `keep` values also stay beside those that they occur
+        with, and whole numbers whose order means little are levels.
     batch_size, steps : int
         Rows per training step, and number of steps.
     lr, warmup, beta2, ema : float, int, float, float

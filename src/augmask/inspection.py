@@ -12,10 +12,10 @@ from augmask.missing.describe import Missingness, describe
 from augmask.notebook import html_table
 from augmask.sample.constraints import suggest_constraints, suggestion_notes
 from augmask.table.frames import read_frame
-from augmask.table.functional_dependencies import with_dependencies
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.notes import missingness_findings
 from augmask.table.schema import Schema
+from augmask.table.seen_combinations import with_links
 
 MAX_PATTERNS = 5
 
@@ -158,5 +158,5 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     missing: 1.4% of all cells, 35 complete rows, 2 patterns
     """
     frame = read_frame(data)
-    inferred = infer_schema(frame, schema, suggest=True)
-    return inspection_of(frame, with_dependencies(frame, inferred))
+    inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
+    return inspection_of(frame, with_links(frame, inferred))

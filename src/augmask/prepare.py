@@ -39,15 +39,12 @@ from augmask.table.codec import Codec
 from augmask.table.fakes import with_fakes
 from augmask.table.frame_kinds import FrameKind, collected
 from augmask.table.frames import read_frame
-from augmask.table.functional_dependencies import (
-    with_dependencies,
-    without_dependencies,
-)
 from augmask.table.holdout import Holdout, rows_to_hold_out
 from augmask.table.infer import infer_schema, missing_mask
-from augmask.table.notes import dependency_notes
+from augmask.table.notes import informative_notes
 from augmask.table.private import anonymize_identifiers, suppress_rare_values
 from augmask.table.schema import Schema
+from augmask.table.seen_combinations import with_links, without_links
 from augmask.table.table import Table
 from augmask.train import parallel
 from augmask.train.data import TrainingData, choose_held_out_cells, complete_once
@@ -208,14 +205,15 @@ def _resolve_schema(
     frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool, seed: int
 ) -> tuple[pd.DataFrame, Schema]:
     """Return the schema, and the frame without the extremes that stay private."""
-    inferred = infer_schema(frame, schema)
+    keep = links == "keep"
+    inferred = infer_schema(frame, schema, group_codes=keep)
     if private_extremes:
         frame = suppress_rare_values(frame, inferred)
-        inferred = anonymize_identifiers(infer_schema(frame, schema))
+        inferred = anonymize_identifiers(infer_schema(frame, schema, group_codes=keep))
     inferred = with_fakes(frame, inferred, seed)
-    if links == "keep":
-        return frame, with_dependencies(frame, inferred)
-    return frame, without_dependencies(inferred)
+    if keep:
+        return frame, with_links(frame, inferred)
+    return frame, without_links(inferred)
 
 
 def _check_learnable(table: Table) -> None:
@@ -319,7 +317,7 @@ def prepare_fit(
     frame, resolved = _resolve_schema(
         frame, schema, settings.links, private_extremes, seed
     )
-    informative = dependency_notes(resolved)
+    informative = informative_notes(resolved)
     for note in resolved.notes():
         # nothing to act on: the relation is kept, and `inspect` shows it
         if note in informative:

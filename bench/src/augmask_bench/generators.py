@@ -360,7 +360,7 @@ BACKBONES = tuple(
         name,
         label,
         _run_backbone,
-        version="5",
+        version="6",
         strategies=tuple(STRATEGIES),
         on_device=True,
         keeps_time=True,

@@ -45,8 +45,8 @@ def inspect(
     from augmask.inspection import inspection_of
     from augmask.sample.constraints import suggestion_notes
     from augmask.table.frames import read_frame
-    from augmask.table.functional_dependencies import with_dependencies
     from augmask.table.infer import infer_schema
+    from augmask.table.seen_combinations import with_links
 
     if save_schema is not None:
         check_writable(check_suffix(save_schema, "--save-schema", ".toml"))
@@ -54,8 +54,8 @@ def inspect(
     source = table_file(data, na, sep, header, encoding, sheet)
     with collect_warnings(as_json) as told:
         frame = read_frame(source)
-    inferred = infer_schema(frame, schema, suggest=True)
-    columns = with_dependencies(frame, inferred)
+    inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
+    columns = with_links(frame, inferred)
     found = inspection_of(frame, columns)
     if save_schema is not None:
         columns.to_toml(save_schema)

@@ -89,7 +89,7 @@ def cell_values(cells: Cells, column: Column) -> Values:
     return _objects(cells.values, ~cells.observed)
 
 
-def _series_values(series: pd.Series) -> Values:
+def series_values(series: pd.Series) -> Values:
     """Return comparable values of a decoded column."""
     values = series.astype(object)
     missing = np.asarray(values.isna())
@@ -156,7 +156,7 @@ def apply_dependency(
     for which a value is implied that the column never had, stay as they are.
     """
     dependency = column.determined_by or {}
-    implied = implied_values(dependency, [_series_values(p) for p in parents])
+    implied = implied_values(dependency, [series_values(p) for p in parents])
     at = ~pd.isna(implied) & ~np.asarray(decoded.isna())
     if where is not None:
         at &= where
@@ -187,15 +187,25 @@ def apply_dependency(
     return result
 
 
+def parents_of(column: Column) -> list[str]:
+    """Return the columns that a decoded cell of this one depends on."""
+    parents: list[str] = []
+    if column.is_determined:
+        parents += (column.determined_by or {})["columns"]
+    if column.seen_with is not None:
+        parents += column.seen_with["columns"]
+    return parents
+
+
 def dependency_order(schema: Schema) -> list[Column]:
-    """Return the determined columns, each after its parents."""
-    waiting = {column.name: column for column in schema if column.is_determined}
+    """Return the columns that depend on others in decoding, each after its parents."""
+    waiting = {column.name: column for column in schema if parents_of(column)}
     ordered: list[Column] = []
     while waiting:
         ready = [
             column
             for column in waiting.values()
-            if not any(n in waiting for n in (column.determined_by or {})["columns"])
+            if not any(name in waiting for name in parents_of(column))
         ]
         if not ready:
             break

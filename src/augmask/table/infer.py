@@ -34,8 +34,10 @@ from augmask.table.dtype_recovery import (
 from augmask.table.fakes import fake_fields
 from augmask.table.formats import DateFormat, read_format
 from augmask.table.frames import INFERRED, declared_codes, read_frame
+from augmask.table.group_codes import with_group_codes
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
+from augmask.table.notes import is_group_code
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 from augmask.table.schema_file import check_settings, read_overrides
 from augmask.table.structural_missingness import with_structural_missingness
@@ -529,7 +531,11 @@ def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
 
 def infer_schema(
-    frame: Any, overrides: Overrides = None, *, suggest: bool = False
+    frame: Any,
+    overrides: Overrides = None,
+    *,
+    suggest: bool = False,
+    group_codes: bool = False,
 ) -> Schema:
     """Infer the schema of a table.
 
@@ -544,6 +550,9 @@ def infer_schema(
     suggest : bool, default=False
         Whether to take text such as "?" among numbers for a missing value, and say so;
         by default such a column is an error, because you should decide.
+    group_codes : bool
+        Whether whole numbers whose order means little become categories (see
+        `group_codes`): in `inspect`, and in `fit` with `links="keep"`.
 
     Returns
     -------
@@ -592,7 +601,18 @@ mean 'smokes'?
     )
     schema = _agreeing_formats(frame, schema, settings)
 
+    def as_category(column: Column, reason: str, **own: Any) -> Column:
+        own = settings.get(column.name, {}) | {"kind": "category"} | own
+        again = infer_column(frame[column.label], column.label, own, suggest)
+        return replace(again, reason=reason)
+
+    if group_codes:
+        decided = [name for name, chosen in settings.items() if "kind" in chosen]
+        schema = with_group_codes(frame, schema, decided, as_category)
+
     def as_level(column: Column) -> Column:
+        if is_group_code(column):
+            return as_category(column, column.reason, missing_as="level")
         # With a level for missing values, the kind or dtype may differ.
         own = settings.get(column.name, {}) | {"missing_as": "level"}
         if column.format is not None:

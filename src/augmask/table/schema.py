@@ -76,6 +76,9 @@ class Column:
     determined_by : mapping or None
         The columns that this one is nearly a function of (see
         `functional_dependencies`).
+    seen_with : mapping or None
+        The columns beside which only some values of this one occur (see
+        `seen_combinations`).
     levels : tuple
         Levels with a code of their own, in code order (category, boolean).
     categories : tuple
@@ -117,6 +120,7 @@ class Column:
     missing_rate: float = 0.0
     missing_where: Mapping[str, Any] | None = None
     determined_by: Mapping[str, Any] | None = None
+    seen_with: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
@@ -331,6 +335,26 @@ _DETERMINED_BY = Refined(
     "one or two columns, and how they determine this one",
 )
 
+_SEEN_WITH = Refined(
+    RecordSpec(
+        {
+            "columns": ListSpec(TEXT, shortest=1),
+            "rules_out": _SHARE,
+            "combinations": ListSpec(ListSpec(AnyOf(TEXT, NUMBER)), shortest=1),
+        },
+        required=("columns", "rules_out", "combinations"),
+        optional=True,
+    ),
+    lambda d: (
+        all(len(c) == len(d["columns"]) + 2 and c[-1] > 0 for c in d["combinations"])
+        and all(
+            len({type(c[i]) is str for c in d["combinations"]}) == 1
+            for i in range(len(d["columns"]) + 2)
+        )
+    ),
+    "columns, and combinations of their values, a value and a number of rows",
+)
+
 _FIELDS: dict[str, Spec] = {
     "label": AnyOf(TEXT, NUMBER),
     "kind": ValueSpec(None, KINDS),
@@ -342,6 +366,7 @@ _FIELDS: dict[str, Spec] = {
     "missing_rate": _SHARE,
     "missing_where": _MISSING_WHERE,
     "determined_by": _DETERMINED_BY,
+    "seen_with": _SEEN_WITH,
     "levels": _DISTINCT,
     "categories": _DISTINCT,
     "ordered": BOOLEAN,

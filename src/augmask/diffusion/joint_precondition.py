@@ -16,9 +16,11 @@ holds these variances. With P = (R + N)⁻¹ the closed form is
     m = z_j - P_jj⁻¹ (P z)_j       category j from all other cells,
                                    with the covariance V = P_jj⁻¹ - N_jj
 
-From m and V, the levels k of a category follow by the linear discriminant: p(k | others)
-∝ p_k exp(w_k · V⁻¹ m - w_k · (V⁻¹ - R_jj⁻¹) w_k / 2). The network adds to D in units of
-the uncertainty of D, and to the logits.
+From m and V, the levels k of a category follow by the linear discriminant,
+
+    log p(k | others) = log p_k + w_k · V⁻¹ m - w_k · (V⁻¹ - R_jj⁻¹) w_k / 2 + const
+
+The network adds to D in units of the uncertainty of D, and to the logits.
 
 The matrices depend on sigma, so in training `SHARED` rows have the same one. Points of
 levels are not learned, because `a` is tabulated for them.
@@ -276,7 +278,7 @@ class JointPreconditioner(nn.Module):
 
 
 def _apply(z: Tensor, matrices: Tensor) -> Tensor:
-    """Return the product of rows with their matrices; see `JointPreconditioner.start`."""
+    """Return the products of rows, `SHARED` in turn, with their matrices."""
     if len(matrices) == 1:
         return z @ matrices[0]
     n = len(z)

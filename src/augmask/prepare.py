@@ -236,6 +236,7 @@ def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice
     choice = choose_for_size(
         len(table),
         int(table.observed.sum()),
+        table.layout.n_num + sum(table.layout.cards) - table.layout.n_cat,
         device.type,
         model.backbone if isinstance(model.backbone, str) else None,
         model.options or (),
@@ -325,11 +326,16 @@ def prepare_fit(
         else:
             warnings.warn(note, AugMaskWarning, stacklevel=3)
     tie_seed = seed if settings.ties == "dequantize" else None
-    codec = Codec.fit(frame, resolved, tie_seed)
+    expected = settings.extremes == "expected"
+    codec = Codec.fit(frame, resolved, tie_seed, expected)
     table = codec.encode(frame, tie_seed)
     _check_learnable(table)
     choice = _adapt_to_size(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    if not expected and settings.extremes == "expected":
+        # a small table, scaled once more
+        codec = Codec.fit(frame, resolved, tie_seed, expected_extremes=True)
+        table = codec.encode(frame, tie_seed)
     if is_auto(model.ensemble):
         members = 1 if single or parallel.launched_by_torchrun() else choice.ensemble
     else:

@@ -439,11 +439,16 @@ class Codec:
 
     @classmethod
     def fit(
-        cls, frame: pd.DataFrame, schema: Schema, dequantize: int | None = None
+        cls,
+        frame: pd.DataFrame,
+        schema: Schema,
+        dequantize: int | None = None,
+        expected_extremes: bool = False,
     ) -> Codec:
         """Fit the scalings on the observed cells of a frame.
 
-        Pass the same `dequantize` to `encode`.
+        Pass the same `dequantize` to `encode`. With `expected_extremes`, see
+        `augmask.table.scale`.
         """
         scalers = {}
         for column in schema:
@@ -456,7 +461,9 @@ class Codec:
                     )
                 numbers = encode_numbers(cells, column)[cells.observed]
                 rng = _tie_rng(dequantize, column)
-                scalers[column.name] = QuantileNormal.fit(numbers, rng)
+                scalers[column.name] = QuantileNormal.fit(
+                    numbers, rng, expected_extremes
+                )
         return cls(schema, scalers)
 
     def encode(self, frame: pd.DataFrame, dequantize: int | None = None) -> Table:

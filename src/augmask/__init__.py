@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from augmask.augmentation.augment import augment
+    from augmask.demo.clinic import load_clinic
     from augmask.diffusion.base import Batch, CellLoss
     from augmask.diffusion.reduce import observed_mean
     from augmask.errors import (
@@ -61,6 +62,7 @@ _HOME = {
     "fit_many": "augmask.model",
     "infer_schema": "augmask.table.infer",
     "load": "augmask.model",
+    "load_clinic": "augmask.demo.clinic",
     "observed_mean": "augmask.diffusion.reduce",
     "pool": "augmask.sample.imputations",
 }
@@ -84,6 +86,7 @@ __all__ = [
     "fit_many",
     "infer_schema",
     "load",
+    "load_clinic",
     "observed_mean",
     "pool",
 ]

@@ -6,8 +6,8 @@
     .venv-rival/bin/python       benchmarks/rivals_clinic.py mostlyai WORK
 
 `make gallery-rivals` runs all four. Each rival has an environment of its own, without
-augmask. It gets the incomplete table and, where it wants them, the kinds of the columns,
-and keeps its defaults. Rows and facts (versions, seconds) are committed in
+augmask. It gets the incomplete table and, where it wants them, the kinds of the
+columns, and keeps its defaults. Rows and facts (versions, seconds) are committed in
 `docs/gallery/rows`; the table is made up, so they show nobody.
 """
 

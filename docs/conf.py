@@ -50,8 +50,6 @@ html_copy_source = False
 html_show_sphinx = False
 # Everything stays on the reader's machine: system fonts, search in the browser.
 html_theme_options = {
-
-
     "light_css_variables": {
         "color-brand-primary": "#0b6e6e",
         "color-brand-content": "#0b6e6e",

@@ -3,10 +3,10 @@
     python docs/_ext/render_gallery.py                 # all, into docs/gallery
     python docs/_ext/render_gallery.py clinic survey   # some
 
-A script is plain Python with `# %%` between its cells; `# %% [markdown]` begins a cell of
-comments, which is text. The page shows each cell and below it what it printed, the value
-of its last expression, and its figures. Pages and pictures are committed, so the site is
-built without running anything.
+A script is plain Python with `# %%` between its cells; `# %% [markdown]` begins a cell
+of comments, which is text. The page shows each cell and below it what it printed, the
+value of its last expression, and its figures. Pages and pictures are committed, so the
+site is built without running anything.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def _as_markdown(frame: Any) -> str:
             return ""
         text = f"{value:.3f}" if isinstance(value, float) else str(value)
         text = text.removesuffix(" 00:00:00").replace("|", r"\|")
-        return text.rstrip("0").rstrip(".") if re.fullmatch(r"-?\d+\.\d+", text) else text
+        return (
+            text.rstrip("0").rstrip(".") if re.fullmatch(r"-?\d+\.\d+", text) else text
+        )
 
     named = frame.index.name or not frame.index.equals(frame.reset_index().index)
     head = [*([str(frame.index.name or "")] if named else []), *map(str, frame.columns)]

@@ -1,7 +1,7 @@
 """Links to files outside of the site become the file's name.
 
-On a code host `[all runs](../benchmarks/results/front.csv)` leads to the file. A site of
-static pages does not have it and cannot know where the reader's copy is, so the page
+On a code host `[all runs](../benchmarks/results/front.csv)` leads to the file. A site
+of static pages does not have it and cannot know where the reader's copy is, so the page
 says what the file is called.
 """
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A clinic: 40 % of the values are missing
 #
-# The clinic table comes with augmask. Its visits are made up, so the complete truth is
-# known, and we can see what a model learned from the incomplete table only.
+# The clinic table comes with augmask. Its visits are made up, so the complete truth
+# is known, and we can see what a model learned from the incomplete table only.
 
 # %%
 import os
@@ -34,7 +34,8 @@ means.round(2)
 # %% [markdown]
 # ## What augmask sees
 #
-# `infer_schema` says what it takes each column for, and why, before anything is trained.
+# `infer_schema` says what it takes each column for, and why, before anything is
+# trained.
 
 # %%
 print(am.infer_schema(visits))
@@ -49,9 +50,10 @@ rows = model.sample(5000, seed=1)
 rows.head(5)
 
 # %% [markdown]
-# The generated rows have no missing values and the dtypes of the complete table: whole
-# numbers that pandas reads as floats because of missing values are whole numbers again.
-# Their means lie nearer to those of all values than what was observed does:
+# The generated rows have no missing values and the dtypes of the complete table:
+# whole numbers that pandas reads as floats because of missing values are whole
+# numbers again. Their means lie nearer to those of all values than what was observed
+# does:
 
 # %%
 means["generated"] = rows[numbers].mean()
@@ -89,9 +91,9 @@ figure.tight_layout()
 # %% [markdown]
 # ## Scores
 #
-# Here the complete truth is known, so every score applies. `reference` is what other real
-# rows score, `floor` what columns score that do not depend on each other. C2ST tells how
-# well trees can tell generated from true rows; 0.5 means that they cannot.
+# Here the complete truth is known, so every score applies. `reference` is what other
+# real rows score, `floor` what columns score that do not depend on each other. C2ST
+# tells how well trees can tell generated from true rows; 0.5 means that they cannot.
 
 # %%
 scores = am.evaluate(truth, rows, seed=0)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Loans: rules, and rows on demand
 #
-# Tables of a business have rules: nobody owes more than was lent, a sub-grade belongs to
-# its grade, only joint applications have a second income. Generated rows should keep them
-# all. The loans are generated below, so nothing has to be downloaded.
+# Tables of a business have rules: nobody owes more than was lent, a sub-grade belongs
+# to its grade, only joint applications have a second income. Generated rows should
+# keep them all. The loans are generated below, so nothing has to be downloaded.
 
 # %%
 import os
@@ -57,9 +57,9 @@ loans.head(5)
 # %% [markdown]
 # ## Rules that augmask finds by itself, and rules that you state
 #
-# The second income is missing exactly for single applications, and the sub-grade tells the
-# grade. Both are found. That the balance never exceeds the amount is a *constraint*: state
-# it, and every generated row satisfies it.
+# The second income is missing exactly for single applications, and the sub-grade
+# tells the grade. Both are found. That the balance never exceeds the amount is a
+# *constraint*: state it, and every generated row satisfies it.
 
 # %%
 for note in am.infer_schema(loans).notes():

@@ -2,12 +2,13 @@
 # # Your own backbone
 #
 # AugMask fills missing values with draws and counts observed cells only. What network
-# learns the rows is up to you. Here it is flow matching in 30 lines, on two moons of which
-# 40 % of the cells are missing. [Your own backbone](../your-own-backbone.md) explains the
-# interface.
+# learns the rows is up to you. Here it is flow matching in 30 lines, on two moons of
+# which 40 % of the cells are missing. [Your own backbone](../your-own-backbone.md)
+# explains the interface.
 
 # %%
 import os
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -29,9 +30,10 @@ incomplete.isna().mean().round(2)
 
 
 # %% [markdown]
-# A backbone has two methods. `cell_loss` gets completed rows and returns one loss for each
-# cell; it is never told which cells were observed, so it cannot supervise a missing one by
-# mistake. `sample` returns rows.
+# A backbone has two methods. `cell_loss` gets completed rows and returns one loss for
+# each cell; it is never told which cells were observed, so it cannot supervise a
+# missing one by mistake. `sample` returns rows.
+
 
 # %%
 class FlowMatcher(nn.Module):
@@ -43,9 +45,7 @@ class FlowMatcher(nn.Module):
         d = self.n_num + sum(self.cards)
         sizes = [d + 1, width, width, width]
         layers = [
-            layer
-            for a, b in zip(sizes, sizes[1:], strict=False)
-            for layer in (nn.Linear(a, b), nn.SiLU())
+            layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.SiLU())
         ]
         self.net = nn.Sequential(*layers, nn.Linear(width, d))
 
@@ -71,8 +71,9 @@ class FlowMatcher(nn.Module):
 
 
 # %% [markdown]
-# Pass the class. Everything else is as before, and the same network can be trained the
-# naive way for comparison: missing values filled with the mean and learned as if observed.
+# Pass the class. Everything else is as before, and the same network can be trained
+# the naive way for comparison: missing values filled with the mean and learned as if
+# observed.
 
 # %%
 torch.manual_seed(0)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A regression on imputed data: Rubin's rules
 #
-# What raises the blood pressure? We fit a linear regression on the clinic table, in which
-# 40 % of the values are missing. Four ways to deal with that:
+# What raises the blood pressure? We fit a linear regression on the clinic table, in
+# which 40 % of the values are missing. Four ways to deal with that:
 #
 # - drop incomplete rows,
 # - fill in the mean,
@@ -64,14 +64,13 @@ draws.summary().head(5)
 # `am.pool` takes one estimate and one variance per completion. The variance between
 # completions is what the missing values cost.
 
+
 # %%
 def interval(frame: pd.DataFrame) -> pd.DataFrame:
     """Return estimates with 95 % intervals."""
     beta, variance = regress(frame)
     half = 1.96 * np.sqrt(variance)
-    return pd.DataFrame(
-        {"estimate": beta, "lower": beta - half, "upper": beta + half}
-    )
+    return pd.DataFrame({"estimate": beta, "lower": beta - half, "upper": beta + half})
 
 
 fits = [regress(frame) for frame in draws]
@@ -101,11 +100,13 @@ terms = list(pooled.index)
 figure, axes = plt.subplots(1, len(terms), figsize=(10, 2.8), sharey=True)
 colours = ["black", "#b5542b", "#b5542b", "#c79a2b", "#0b6e6e"]
 for axis, term in zip(axes, terms, strict=True):
-    for i, (way, table) in enumerate(results.items()):
+    for i, table in enumerate(results.values()):
         line = table.loc[term]
         axis.plot([line["lower"], line["upper"]], [-i, -i], color=colours[i], lw=2)
         axis.plot(line["estimate"], -i, "o", color=colours[i])
-    axis.axvline(results["truth (all values)"].loc[term, "estimate"], color="#cccccc", zorder=0)
+    axis.axvline(
+        results["truth (all values)"].loc[term, "estimate"], color="#cccccc", zorder=0
+    )
     axis.set_title(term, fontsize=10)
     axis.set_yticks([-i for i in range(len(results))], list(results))
 figure.supxlabel("mmHg", fontsize=10)

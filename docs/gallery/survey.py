@@ -3,13 +3,13 @@
 #
 # An empty cell of a survey can mean that
 #
-# 1. the question was not asked because it does not apply (people without a car have no
-#    kilometres),
+# 1. the question was not asked because it does not apply (people without a car have
+#    no kilometres),
 # 2. the person refused, which a code stands for (here -99),
 # 3. the answer is missing: there is a value, and nobody knows it.
 #
-# Only the third kind should be filled. This page shows how augmask tells them apart. The
-# survey is generated below, so nothing has to be downloaded.
+# Only the third kind should be filled. This page shows how augmask tells them apart.
+# The survey is generated below, so nothing has to be downloaded.
 
 # %%
 import os
@@ -23,8 +23,8 @@ import augmask as am
 QUICK = "AUGMASK_QUICK" in os.environ  # the tests train for a few steps only
 
 
-def make_survey(n: int, seed: int) -> pd.DataFrame:
-    """Return answers of `n` made-up people."""
+def make_people(n: int, seed: int) -> pd.DataFrame:
+    """Return what `n` made-up people would say if they answered everything."""
     rng = np.random.default_rng(seed)
     age = rng.integers(18, 91, n)
     region = rng.choice(["north", "south", "east", "west"], n, p=[0.4, 0.3, 0.2, 0.1])
@@ -37,7 +37,7 @@ def make_survey(n: int, seed: int) -> pd.DataFrame:
     mood = -0.4 + income / 1500 + 0.3 * works + rng.normal(0, 1, n)
     levels = ["unhappy", "so-so", "happy", "very happy"]
     happy = np.array(levels)[np.searchsorted([-0.2, 0.9, 2.0], mood)]
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "age": age,
             "region": region,
@@ -49,21 +49,34 @@ def make_survey(n: int, seed: int) -> pd.DataFrame:
             "happiness": pd.Categorical(happy, levels, ordered=True),
         }
     )
-    # the rich refuse to tell their income; the young skip the last question
-    table.loc[rng.random(n) < np.clip((income - 1500) / 6000, 0, 0.6), "income"] = -99
-    table.loc[rng.random(n) < np.where(age < 35, 0.4, 0.1), "happiness"] = None
-    table.loc[rng.random(n) < 0.08, "region"] = None
-    return table
 
 
-survey = make_survey(3000, seed=0)
+def ask(people: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Return the survey: refusals and missing answers depend on other answers."""
+    rng = np.random.default_rng(seed)
+    survey, n = people.copy(), len(people)
+    # people with a job and a car refuse to tell their income more often
+    refuses = (
+        0.05 + 0.3 * (survey["works"] == "yes") + 0.2 * (survey["has_car"] == "yes")
+    )
+    survey.loc[rng.random(n) < refuses, "income"] = -99
+    survey.loc[rng.random(n) < np.where(survey["age"] < 35, 0.4, 0.1), "happiness"] = (
+        None
+    )
+    survey.loc[rng.random(n) < 0.08, "region"] = None
+    return survey
+
+
+people = make_people(3000, seed=0)
+survey = ask(people, seed=1)
 survey.head(6)
 
 # %% [markdown]
 # ## What augmask finds
 #
-# Two columns are missing in exactly the rows where another one has a certain answer: *not
-# applicable*. The notes also point at the suspicious -99, which nobody has declared yet.
+# Two columns are missing in exactly the rows where another one has a certain answer:
+# *not applicable*. The notes also point at the suspicious -99, which nobody has
+# declared yet.
 
 # %%
 for note in am.infer_schema(survey).notes():
@@ -87,40 +100,45 @@ rows.head(6)
 # - everyone has a region and a mood.
 
 # %%
+car, optional = rows["has_car"] == "yes", ["km_per_year", "commute_minutes"]
 checks = {
-    "kilometres without a car": rows.loc[rows["has_car"] == "no", "km_per_year"].count(),
-    "cars without kilometres": rows.loc[
-        rows["has_car"] == "yes", "km_per_year"
-    ].isna().sum(),
-    "incomes of -99": (rows["income"] == -99).sum(),
-    "other empty cells": rows.drop(columns=["km_per_year", "commute_minutes"])
-    .isna()
-    .sum()
-    .sum(),
+    "kilometres without a car": rows.loc[~car, "km_per_year"].notna().sum(),
+    "a car without kilometres": rows.loc[car, "km_per_year"].isna().sum(),
+    "an income of -99": (rows["income"] == -99).sum(),
+    "any other empty cell": rows.drop(columns=optional).isna().any(axis=1).sum(),
 }
 pd.Series(checks, name="rows")
 
 # %% [markdown]
 # ## The incomes that people did not tell
 #
-# The rich refuse more often. So the answers are biased, and part of it can be seen in
-# other answers: who works, who is happy. The model corrects that part. Refusing depends on
-# the income itself, too, and what depends on nothing but the missing value cannot be
-# learned from any table.
+# People with a job refuse more often, and they earn more. So the mean of the answers
+# is too low. The model knows from those who did answer what people with a job earn,
+# and corrects it. (If refusing depended on nothing but the income itself, no method
+# could.)
 
 # %%
-complete = make_survey(3000, seed=0)
 answers = survey.loc[survey["income"] != -99, "income"]
+incomes = {
+    "everyone": people["income"],
+    "answers": answers,
+    "generated": rows["income"],
+}
+pd.Series(
+    {name: each.mean() for name, each in incomes.items()}, name="mean income"
+).round()
+
+# %%
 figure, axis = plt.subplots(figsize=(7, 3))
 bins = np.linspace(0, 6000, 50)
-axis.hist(answers, bins, density=True, color="#b8c4c4", label="answers")
-axis.hist(
-    rows["income"], bins, density=True, histtype="step", color="#0b6e6e",
-    linewidth=1.6, label="generated",
-)  # fmt: skip
+axis.hist(people["income"], bins, density=True, color="#b8c4c4", label="everyone")
+for name, colour in (("answers", "#b5542b"), ("generated", "#0b6e6e")):
+    axis.hist(
+        incomes[name], bins, density=True, histtype="step", color=colour, label=name
+    )
 axis.set(xlabel="income", yticks=[])
 axis.legend(frameon=False)
-print(f"mean of the answers {answers.mean():.0f}, generated {rows['income'].mean():.0f}")
+figure.tight_layout()
 
 # %% [markdown]
 # ## The same gaps as in the survey

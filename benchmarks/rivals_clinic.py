@@ -2,10 +2,9 @@
 
     .venv/bin/python             benchmarks/rivals_clinic.py prepare WORK
     .venv-rivals-sdv/bin/python  benchmarks/rivals_clinic.py sdv WORK
-    .venv-rivals-sdv/bin/python  benchmarks/rivals_clinic.py ctgan WORK
     .venv-rival/bin/python       benchmarks/rivals_clinic.py mostlyai WORK
 
-`make gallery-rivals` runs all four. Each rival has an environment of its own, without
+`make gallery-rivals` runs all three. Each rival has an environment of its own, without
 augmask. It gets the incomplete table and, where it wants them, the kinds of the
 columns, and keeps its defaults. Rows and facts (versions, seconds) are committed in
 `docs/gallery/rows`; the table is made up, so they show nobody.
@@ -44,10 +43,10 @@ def read(work: Path) -> pd.DataFrame:
     return frame
 
 
-def sdv(frame: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return rows of an SDV synthesizer at its defaults."""
+def sdv(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of SDV's Gaussian copula."""
     from sdv.metadata import Metadata
-    from sdv.single_table import CTGANSynthesizer, GaussianCopulaSynthesizer
+    from sdv.single_table import GaussianCopulaSynthesizer
 
     kinds = {
         column: {
@@ -60,8 +59,7 @@ def sdv(frame: pd.DataFrame, name: str) -> pd.DataFrame:
         for column in frame
     }
     metadata = Metadata.load_from_dict({"tables": {"table": {"columns": kinds}}})
-    kind = {"sdv": GaussianCopulaSynthesizer, "ctgan": CTGANSynthesizer}[name]
-    model = kind(metadata)
+    model = GaussianCopulaSynthesizer(metadata)
     model.fit({"table": frame})
     made = model.sample(N_ROWS)
     return made["table"] if isinstance(made, dict) else made
@@ -79,7 +77,7 @@ def mostlyai(frame: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     """Run what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("prepare", "sdv", "ctgan", "mostlyai"))
+    parser.add_argument("what", choices=("prepare", "sdv", "mostlyai"))
     parser.add_argument("work", type=Path)
     arguments = parser.parse_args()
     if arguments.what == "prepare":
@@ -88,9 +86,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     frame = read(arguments.work)
     began, cpu = time.monotonic(), time.process_time()
-    ours = arguments.what == "mostlyai"
-    rows = mostlyai(frame) if ours else sdv(frame, arguments.what)
-    package = "mostlyai-engine" if ours else "sdv"
+    imputes = arguments.what == "mostlyai"
+    rows = mostlyai(frame) if imputes else sdv(frame)
+    package = "mostlyai-engine" if imputes else "sdv"
     facts = {
         "package": package,
         "version": version(package),

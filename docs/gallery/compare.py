@@ -26,7 +26,6 @@ QUICK = "AUGMASK_QUICK" in os.environ  # the tests train for a few steps only
 ROWS = Path(__file__).parent / "rows"
 NAMES = {
     "sdv": "SDV, Gaussian copula",
-    "ctgan": "SDV, CTGAN",
     "mostlyai": "mostlyai-engine",
 }
 visits = am.load_clinic(3000).drop(columns="patient")

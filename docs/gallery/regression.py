@@ -7,7 +7,7 @@
 # - drop incomplete rows,
 # - fill in the mean,
 # - impute once, and pretend that the imputed values were observed,
-# - impute 20 times, fit 20 regressions, and pool them by Rubin's rules.
+# - impute 10 times, fit 10 regressions, and pool them by Rubin's rules.
 #
 # The truth of the table is known, so we can see which one is right.
 
@@ -21,11 +21,11 @@ from matplotlib import pyplot as plt
 import augmask as am
 
 QUICK = "AUGMASK_QUICK" in os.environ  # the tests train for a few steps only
-DRAWS = 3 if QUICK else 20
+DRAWS = 3 if QUICK else 10
 
 names = ["age", "sex", "bmi", "smoker", "diabetic", "glucose", "systolic"]
-visits = am.load_clinic(3000)[names]
-truth = am.load_clinic(3000, complete=True)[names]
+visits = am.load_clinic(2000)[names]
+truth = am.load_clinic(2000, complete=True)[names]
 complete = visits.dropna()
 print(f"{len(complete)} of {len(visits)} rows are complete")
 
@@ -50,10 +50,10 @@ def regress(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 
 # %% [markdown]
-# ## Impute 20 times
+# ## Impute 10 times
 
 # %%
-model = am.AugMask("tabddpm", seed=0, options={"steps": 30} if QUICK else None)
+model = am.AugMask("tabddpm", seed=0, options={"steps": 30 if QUICK else 2000})
 model.fit(visits)
 draws = model.impute(visits, n_draws=DRAWS, seed=1)
 draws.summary().head(5)

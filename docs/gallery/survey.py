@@ -85,11 +85,12 @@ for note in am.infer_schema(survey).notes():
 # %% [markdown]
 # ## Say what the code means
 #
-# One key per column is all there is to declare:
+# One key per column is all there is to declare. (1,500 steps keep this page quick; leave
+# `options` out.)
 
 # %%
 schema = {"income": {"na_values": [-99]}}
-model = am.AugMask(seed=0, options={"steps": 30} if QUICK else None)
+model = am.AugMask(seed=0, options={"steps": 30 if QUICK else 1500})
 model.fit(survey, schema=schema)
 rows = model.sample(3000, seed=1)
 rows.head(6)

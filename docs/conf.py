@@ -25,6 +25,9 @@ extensions = [
 ]
 exclude_patterns = ["gallery/*.py", "_ext", "_static"]
 
+# `--option` stays two hyphens
+smartquotes = False
+
 # GitHub's anchors, so that links work in both places
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist", "fieldlist"]

@@ -20,8 +20,8 @@ visits.head(5)
 
 # %% [markdown]
 # Values are missing at random given the others: whether a cell is missing depends on
-# other cells of its row. So the cells that you see are not typical. The mean of the
-# observed values is off, by more than chance:
+# other cells of its row. So the cells that you see are not typical: old people are seen
+# more often, and the mean of the observed ages is a year too high.
 
 # %%
 truth = am.load_clinic(5000, complete=True)
@@ -52,8 +52,8 @@ rows.head(5)
 # %% [markdown]
 # The generated rows have no missing values and the dtypes of the complete table:
 # whole numbers that pandas reads as floats because of missing values are whole
-# numbers again. Their means lie nearer to those of all values than what was observed
-# does:
+# numbers again. Where the observed mean was off, in age, blood sugar and pressure,
+# theirs is nearer to the truth:
 
 # %%
 means["generated"] = rows[numbers].mean()

@@ -59,8 +59,8 @@ loans.head(5)
 #
 # The second income is missing exactly for single applications, and the sub-grade
 # tells the grade. Both are found. That the balance never exceeds the amount is a
-# *constraint*: state it, and every generated row satisfies it. (1,500 steps keep this page quick; leave
-# `options` out.)
+# *constraint*: state it, and every generated row satisfies it. (1,500 steps keep this
+# page quick; leave `options` out.)
 
 # %%
 for note in am.infer_schema(loans).notes():

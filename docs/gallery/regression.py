@@ -23,11 +23,11 @@ import augmask as am
 QUICK = "AUGMASK_QUICK" in os.environ  # the tests train for a few steps only
 DRAWS = 3 if QUICK else 10
 
-names = ["age", "sex", "bmi", "smoker", "diabetic", "glucose", "systolic"]
-visits = am.load_clinic(2000)[names]
-truth = am.load_clinic(2000, complete=True)[names]
-complete = visits.dropna()
-print(f"{len(complete)} of {len(visits)} rows are complete")
+visits = am.load_clinic(2000).drop(columns="patient")
+truth = am.load_clinic(2000, complete=True)
+names = ["age", "bmi", "diabetic", "systolic"]  # of the regression
+complete = visits.dropna(subset=names)
+print(f"{len(complete)} of {len(visits)} rows have all four values")
 
 
 # %%
@@ -51,12 +51,17 @@ def regress(frame: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 # %% [markdown]
 # ## Impute 10 times
+#
+# The model learns all columns, not only those of the regression: whether a value is
+# missing depends on the others.
 
 # %%
 model = am.AugMask("tabddpm", seed=0, options={"steps": 30 if QUICK else 2000})
 model.fit(visits)
 draws = model.impute(visits, n_draws=DRAWS, seed=1)
-draws.summary().head(5)
+spread = draws.summary()
+shown = ["row", "column", "mean", "sd", "lower", "upper"]
+spread.loc[spread["column"] == "systolic", shown].head(5)
 
 # %% [markdown]
 # ## Pool
@@ -81,10 +86,9 @@ for term in fits[0][0].index:
 pooled = pd.DataFrame(lines, index=["estimate", "lower", "upper"]).T
 
 filled = visits.copy()
-for name in ("age", "bmi", "glucose", "systolic"):
+for name in ("age", "bmi", "systolic"):
     filled[name] = filled[name].fillna(filled[name].mean())
-for name in ("sex", "smoker", "diabetic"):
-    filled[name] = filled[name].fillna(filled[name].mode()[0])
+filled["diabetic"] = filled["diabetic"].fillna(filled["diabetic"].mode()[0])
 
 results = {
     "truth (all values)": interval(truth),

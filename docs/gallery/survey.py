@@ -85,8 +85,8 @@ for note in am.infer_schema(survey).notes():
 # %% [markdown]
 # ## Say what the code means
 #
-# One key per column is all there is to declare. (1,500 steps keep this page quick; leave
-# `options` out.)
+# One key per column is all there is to declare. (1,500 steps keep this page quick;
+# leave `options` out.)
 
 # %%
 schema = {"income": {"na_values": [-99]}}

@@ -19,7 +19,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 
 import augmask as am
-from augmask.evaluation.fidelity import shape, trend
+from augmask.evaluation.fidelity import shape
 
 QUICK = "AUGMASK_QUICK" in os.environ  # the tests train for a few steps only
 
@@ -60,10 +60,10 @@ pd.DataFrame({"share of missing cells": gaps}).round(3)
 # %% [markdown]
 # ## How close to the truth?
 #
-# Shape compares single columns, Trend pairs of columns, both with the complete truth;
-# of rows with missing values, the values that are there. C2ST is how well trees tell
-# generated from true rows (0.5: not at all), and wants complete rows. Other visits to
-# the same clinic show what a perfect table scores.
+# Shape compares single columns with the complete truth; of rows with missing values,
+# the values that are there. Trend compares pairs of columns, and C2ST is how well trees
+# tell generated from true rows (0.5: not at all). Both want complete rows. Other visits
+# to the same clinic show what a perfect table scores.
 
 # %%
 numeric = [c for c in truth if truth[c].dtype.kind in "iufM"]
@@ -72,15 +72,15 @@ categorical = [c for c in truth if c not in numeric]
 
 def scores(rows: pd.DataFrame) -> dict[str, float]:
     """Return scores of rows against the truth."""
-    columns = {"numeric": numeric, "categorical": categorical, "allow_missing": True}
-    found = {
-        "Shape": shape(truth, rows, **columns).value,
-        "Trend": trend(truth, rows, **columns).value,
-        "C2ST": np.nan,
+    if rows.isna().any(axis=None):
+        found = shape(truth, rows, numeric, categorical, allow_missing=True)
+        return {"Shape": found.value, "Trend": np.nan, "C2ST": np.nan}
+    found = am.evaluate(truth, rows, seed=0)
+    return {
+        "Shape": found["shape"],
+        "Trend": found["trend"],
+        "C2ST": found["c2st_auc"],
     }
-    if not rows.isna().any(axis=None):
-        found["C2ST"] = am.evaluate(truth, rows, seed=0)["c2st_auc"]
-    return found
 
 
 other = am.load_clinic(3000, complete=True, seed=1).drop(columns="patient")

@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # the environment with the baselines' packages, if there is one
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
+.PHONY: help demo docs gallery gallery-rivals test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -46,6 +46,19 @@ dist: $(READY)  ## wheels and source archives of both packages in dist/, content
 # CELLS="3.12-newest 3.13-oldest" runs a part; PYTHONS names folders of interpreters
 test-matrix: dist  ## the wheel in fresh environments: Pythons, oldest and newest libraries
 	$(BIN)/python release/matrix.py dist $(CELLS)
+
+# Warnings are errors. Nothing is run: the gallery's pages are committed.
+docs: $(READY)  ## the documentation's site, into site/
+	$(BIN)/python -m sphinx -b html -q -W --keep-going docs site
+
+gallery: $(READY)  ## run the gallery's notebooks again: pages and pictures
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore docs/_ext/render_gallery.py $(NOTEBOOKS)
+
+GALLERY_RIVAL = benchmarks/rivals_clinic.py
+gallery-rivals: $(READY) .venv-rivals-sdv/.ready .venv-rival/.ready  ## rows of SDV and mostlyai for the gallery
+	$(BIN)/python $(GALLERY_RIVAL) prepare gallery-results
+	.venv-rivals-sdv/bin/python $(GALLERY_RIVAL) sdv gallery-results
+	.venv-rival/bin/python $(GALLERY_RIVAL) mostlyai gallery-results
 
 lint: $(READY)  ## style
 	$(BIN)/ruff check .
@@ -171,4 +184,4 @@ bench-panel: $(READY) $(RIVALS)  ## public tables with missing values, ours and 
 	$(PANEL) page
 
 clean:          ## remove environments, demo output and results
-	rm -rf dist $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results paper-setting-results p60-results p60-oracles-results p60-full-results front-results panel-results
+	rm -rf dist $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo site gallery-results smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results paper-setting-results p60-results p60-oracles-results p60-full-results front-results panel-results

@@ -212,6 +212,25 @@ def attack() -> str:
     return markdown(["attack", "what came of it"], rows)
 
 
+def scale() -> str:
+    """Seconds and memory of each phase for ten million rows."""
+    file = json.loads((RESULTS / "scale.json").read_text())
+    phases = file["rows"]["10000000"]
+    titles = {
+        "read": "read",
+        "infer": "infer the schema",
+        "encode": "encode",
+        "fill": "fill missing values",
+        "train": "train",
+        "sample": "generate a million rows",
+    }
+    rows = [
+        [title, f"{phases[key]['seconds']:.0f}", f"{phases[key]['GiB']:.1f}"]
+        for key, title in titles.items()
+    ]
+    return markdown(["", "seconds", "peak GiB"], rows)
+
+
 MADE: dict[str, Callable[[], str]] = {
     "attack": attack,
     "clinic": clinic,
@@ -219,6 +238,7 @@ MADE: dict[str, Callable[[], str]] = {
     "headline": headline,
     "printed": printed,
     "rival": rival,
+    "scale": scale,
     "strategies": strategies,
     "warps": warps,
 }

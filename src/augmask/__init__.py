@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from augmask.augmentation.augment import augment
+    from augmask.demo.clinic import load_clinic
     from augmask.diffusion.base import Batch, CellLoss
     from augmask.diffusion.reduce import observed_mean
     from augmask.errors import (
@@ -64,6 +65,7 @@ _HOME = {
     "infer_schema": "augmask.table.infer",
     "inspect": "augmask.inspection",
     "load": "augmask.model",
+    "load_clinic": "augmask.demo.clinic",
     "observed_mean": "augmask.diffusion.reduce",
     "pool": "augmask.sample.imputations",
     "read_table": "augmask.table.frames",
@@ -89,6 +91,7 @@ __all__ = [
     "infer_schema",
     "inspect",
     "load",
+    "load_clinic",
     "observed_mean",
     "pool",
     "read_table",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import augmask as am
+from augmask.demo.clinic import load_clinic
 from augmask.errors import AugMaskWarning
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import read_plan
@@ -236,3 +238,72 @@ def test_files_are_read_as_the_page_says(tmp_path, monkeypatch):
     assert names["frame"]["job"].isna().sum() == 13
     assert names["model"].schema_["dose"].kind == "float"
     assert names["rows"]["income"].notna().all()
+
+
+@pytest.fixture
+def few_visits(monkeypatch):
+    """Make the clinic small and training short, so that pages take seconds."""
+
+    def few(n=5000, **keywords):
+        return load_clinic(min(n, 150), **keywords)
+
+    options = {"steps": 3, "sampling_steps": 4}
+    short = partial(am.AugMask, augmenter="ecdf", preset="fast", options=options)
+    monkeypatch.setattr(am, "load_clinic", few, raising=False)
+    monkeypatch.setattr(am, "AugMask", short, raising=False)
+
+
+# What augmask remarks about the clinic is part of what these pages explain.
+remarks = pytest.mark.filterwarnings(
+    f"ignore::{AugMaskWarning.__module__}.AugMaskWarning"
+)
+
+
+@remarks
+@pytest.mark.parametrize("page", ["get-started.md", "index.md", "../README.md"])
+def test_the_first_lines_give_complete_rows_of_the_clinic(
+    page, few_visits, tmp_path, monkeypatch
+):
+    names = run_page(page, tmp_path, monkeypatch)
+    assert len(names["rows"]) == 1000
+    assert not names["rows"].isna().any(axis=None)
+    assert names["rows"]["age"].dtype == "int64"
+    assert len(names["filled"]) == 5
+    if "older" in names:
+        assert (names["older"]["age"] >= 60).all()
+        assert list(tmp_path.glob("*.augmask"))
+
+
+def test_the_two_remarks_that_get_started_explains_are_made(few_visits, tmp_path):
+    model = am.AugMask(augmenter="ecdf", preset="fast", options={"steps": 3})
+    with pytest.warns(AugMaskWarning) as seen:
+        model.fit(am.load_clinic())
+    texts = " ".join(str(warning.message) for warning in seen)
+    assert "'patient'" in texts
+    assert "'none' may encode a missing value in column 'insurance'" in texts
+    assert len(seen) == 2
+
+
+@remarks
+def test_meanings_of_missing_values_are_what_the_page_says(tmp_path, monkeypatch):
+    names = run_page("missing-values.md", tmp_path, monkeypatch)
+    notes = " ".join(names["schema"].notes())
+    assert "not applicable: 'cause'" in notes
+    assert "-999.0 may encode a missing value in column 'weight'" in notes
+    rows = names["rows"]
+    assert rows["referred"].isna().any()
+    assert not rows.drop(columns="referred").isna().any(axis=None)
+
+
+@remarks
+def test_rows_are_written_in_parts(few_visits, tmp_path, monkeypatch):
+    names = run_page("large-tables.md", tmp_path, monkeypatch)
+    assert len(pd.read_parquet(tmp_path / "rows.parquet")) == 2000
+    assert sum(names["counts"]) == 2000
+
+
+def test_choices_of_settings_are_accepted(tmp_path, monkeypatch):
+    model = run_page("presets.md", tmp_path, monkeypatch)["model"]
+    table = pd.DataFrame({"x": [1.5, 2.5] * 20, "y": ["a", "b"] * 20})
+    model.set_params(options=model.options | {"steps": 2}, augmenter="ecdf")
+    assert model.fit(table).settings_.sampling_steps == 100

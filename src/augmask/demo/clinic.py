@@ -256,3 +256,42 @@ def clinic_with_missing(
     incomplete = ampute(columns, mechanism="mar", ratio=0.4, seed=seed)
     incomplete.insert(0, "patient", complete["patient"])
     return complete, incomplete
+
+
+def load_clinic(
+    n: int = 5000, *, complete: bool = False, seed: int = 0
+) -> pd.DataFrame:
+    """Return the clinic table, to try things out: made-up visits, no download.
+
+    It has what real tables have: dates, codes, an ordered and a long-tailed category,
+    skewed, rounded and bounded numbers. 40 % of the values are missing at random given
+    the others (MAR), so the observed rows are not typical of all rows.
+
+    Parameters
+    ----------
+    n : int, default=5000
+        Number of visits.
+    complete : bool, default=False
+        Return the same visits without missing values: the truth, to compare with.
+    seed : int, default=0
+        Another seed gives other visits.
+
+    Returns
+    -------
+    DataFrame
+        An identifier (`patient`) and 18 columns: measurements, diagnosis, and whether
+        the patient came back (`readmitted`).
+
+    Examples
+    --------
+    >>> import augmask as am
+    >>> visits = am.load_clinic(1000)
+    >>> visits.shape, visits["bmi"].isna().mean().round(1).item()
+    ((1000, 19), 0.4)
+    >>> truth = am.load_clinic(1000, complete=True)
+    >>> seen = visits["bmi"].notna()
+    >>> bool((truth["bmi"] == visits["bmi"])[seen].all())
+    True
+    """
+    truth, visits = clinic_with_missing(n, seed)
+    return truth if complete else visits

@@ -97,11 +97,11 @@ class Column:
     lattice : mapping or None
         The grid that nearly all numbers lie on (see `lattice`).
     low, high : int, float or None
-        The observed range; in whole `unit`s since 1970 for a datetime.
+        The observed range; in whole steps of `unit` since 1970 for a datetime.
     unit, tz : str or None
         The coarsest unit that expresses all instants, and the time zone.
     value : str, int, float, bool or None
-        The value of a constant (a datetime in `unit`s).
+        The value of a constant (a datetime in steps of `unit`).
     form : mapping or None
         How new identifiers are made (see `identifiers`).
     fake : str or None

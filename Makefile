@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # the environment with the baselines' packages, if there is one
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo test test-slow attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
+.PHONY: help demo test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -36,6 +36,16 @@ goldens: $(READY)  ## golden rows of generators and augmenters whose version was
 
 goldens-baselines: .venv-baselines/.ready  ## the same for the baselines' own packages
 	OMP_NUM_THREADS=1 .venv-baselines/bin/python -m tests.bench.golden
+
+dist: $(READY)  ## wheels and source archives of both packages in dist/, contents checked
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist bench
+	$(BIN)/python release/check_dist.py dist
+
+# CELLS="3.12-newest 3.13-oldest" runs a part; PYTHONS names folders of interpreters
+test-matrix: dist  ## the wheel in fresh environments: Pythons, oldest and newest libraries
+	$(BIN)/python release/matrix.py dist $(CELLS)
 
 lint: $(READY)  ## style
 	$(BIN)/ruff check .
@@ -69,10 +79,9 @@ bench-memory: demo  ## memory of a million rows over ten thousand
 bench-scale: $(READY)  ## time and memory of a fit by rows, up to ten million
 	$(BIN)/python benchmarks/scale.py --rows 1000000 10000000 --augmenter ecdf --json benchmarks/results/scale.json
 
+# On a machine with a GPU; docs/research/reproduce.md has the recipe for two machines.
 bench-paper: $(READY)  ## the paper's setting; wants a GPU
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py prepare gpu/work
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py run gpu/work gpu/out
-	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/paper_setting.py score gpu/work gpu/out
+	for do in run table figures; do AUGMASK_DATA=$(DATA) $(BIN)/augmask bench $$do benchmarks/paper-setting.toml || exit; done
 
 # sdmetrics wants an older pandas, hence an environment of its own. It has no torch: the
 # metrics need none.
@@ -162,4 +171,4 @@ bench-panel: $(READY) $(RIVALS)  ## public tables with missing values, ours and 
 	$(PANEL) page
 
 clean:          ## remove environments, demo output and results
-	rm -rf $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results front-results panel-results
+	rm -rf dist $(VENV) .venv-sdmetrics .venv-rival .venv-rivals-* .venv-baselines augmask-demo smoke-results laptop-results main-table-results main-table-third-results main-table-small-results complete-results paper-setting-results p60-results p60-oracles-results p60-full-results front-results panel-results

@@ -33,7 +33,9 @@ def main() -> None:
     incomplete = am.ampute(train, mechanism="mcar", ratio=a.ratio, seed=a.seed)
 
     start = time.monotonic()
-    model = am.AugMask(preset=a.preset, seed=a.seed, device="cpu").fit(incomplete)
+    model = am.AugMask(preset=a.preset, seed=a.seed, device="cpu").fit(
+        incomplete, holdout=0
+    )
     fitted = time.monotonic()
     synthetic = model.sample(len(train), seed=a.seed)
     sampled = time.monotonic()

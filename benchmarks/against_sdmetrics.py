@@ -31,7 +31,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pandas as pd
-from paper_setting import load
+from real_tables import load
 
 from augmask.evaluation.fidelity import shape, trend
 from augmask.evaluation.references import independent

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from paper_setting import load, split
+from real_tables import load, split
 
 from augmask.augmentation.boosted import LgbmS
 from augmask.missing.simulate import ampute

@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 import pandas as pd
-from paper_setting import load
+from real_tables import load
 from sklearn.model_selection import train_test_split
 
 import augmask as am

@@ -34,7 +34,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
-from paper_setting import load, split
+from real_tables import load, split
 
 TABLES = {
     "adult-0.3": ("adult", 0.3),
@@ -60,7 +60,7 @@ from mostlyai.engine import TabularARGN
 source, out, rows, seed, options = sys.argv[1:]
 frame = pd.read_parquet(source)
 model = TabularARGN(device="cpu", random_state=int(seed), **json.loads(options))
-model.fit(frame)
+model.fit(frame, holdout=0)
 fitted = time.perf_counter()
 synthetic = model.sample(int(rows), imputation={"columns": list(frame)})
 synthetic[list(frame)].to_parquet(out)
@@ -117,7 +117,7 @@ def ours(
     model = am.AugMask(
         backbone, augmenter, preset=preset, options=options, seed=seed, device="cpu"
     )
-    model.fit(incomplete, schema=folder / "schema.toml")
+    model.fit(incomplete, schema=folder / "schema.toml", holdout=0)
     fitted = time.perf_counter()
     # the CPU time of workers counts only after they have ended
     loky.get_reusable_executor().shutdown(wait=True)

@@ -34,7 +34,7 @@ def main() -> None:
     for name in TABLES:
         table = read_frame(Path(os.environ["AUGMASK_DATA"]) / f"{name}.csv.gz")
         began = time.monotonic()
-        model = am.AugMask().fit(table, max_minutes=a.max_minutes)
+        model = am.AugMask().fit(table, max_minutes=a.max_minutes, holdout=0)
         fitted = time.monotonic()
         fit_missing_model(
             table, model.codec_, model.codec_.encode(table), np.random.default_rng(0)

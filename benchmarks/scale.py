@@ -100,7 +100,7 @@ def fit_and_sample(path: Path, augmenter: str, steps: int, rows: int) -> None:
     options = {**OPTIONS, "steps": steps}
     fitted = am.AugMask(
         augmenter=augmenter, preset="fast", options=options, device="cpu"
-    ).fit(path)
+    ).fit(path, holdout=0)
     say("sample")
     fitted.sample_to(path.with_name("sampled.parquet"), rows)
 

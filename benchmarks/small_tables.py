@@ -39,6 +39,8 @@ CHOSEN_ON: dict[str, tuple[str | None, list[str]]] = {
     "airquality": (None, []),
     "pbc": (None, ["id"]),
     "survey": ("MASS", []),
+    "birthwt": ("MASS", []),
+    "mpg": ("ggplot2", []),
 }
 HELD_OUT: dict[str, tuple[str | None, list[str]]] = {
     "Pima.tr2": ("MASS", []),
@@ -48,6 +50,8 @@ HELD_OUT: dict[str, tuple[str | None, list[str]]] = {
     "affect": ("psych", []),
     "ambientNOxCH": ("robustbase", ["date"]),
     "biopsy": ("MASS", ["ID"]),
+    "Housing": ("Ecdat", []),
+    "MCAS": ("Ecdat", ["district", "code", "municipa"]),
 }
 TABLES = CHOSEN_ON | HELD_OUT
 RIVALS = ("mean", "iterative", "miceforest")
@@ -205,7 +209,7 @@ def ours(
 
     incomplete = pd.read_csv(folder / "incomplete.csv")
     began = time.process_time()
-    model = am.AugMask(backbone, seed=seed).fit(incomplete)
+    model = am.AugMask(backbone, seed=seed).fit(incomplete, holdout=0)
     fitted = time.process_time()
     best = model.impute(incomplete, n_draws=draws, seed=seed).best()
     return best, fitted - began, time.process_time() - fitted
@@ -296,7 +300,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=list(TABLES), choices=TABLES)
     parser.add_argument("--backbones", nargs="*", default=["cdtd"])
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--sets", type=int, default=5)
     parser.add_argument("--stage", default="run", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

@@ -15,7 +15,7 @@ import argparse
 from dataclasses import replace
 
 import numpy as np
-from paper_setting import load
+from real_tables import load
 from scipy.special import ndtri
 
 from augmask.table.scale import QuantileNormal

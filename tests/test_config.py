@@ -88,6 +88,7 @@ def test_bounds_cover_every_number():
     ("name", "values"),
     [
         ("ties", ("midpoint", "dequantize")),
+        ("extremes", ("far", "expected")),
         ("links", ("ignore", "keep")),
         ("matmul_precision", ("auto", "bf16", "tf32")),
         ("compile", ("auto", "always", "never")),

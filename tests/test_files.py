@@ -140,7 +140,9 @@ def test_unfinished_files_have_a_hidden_name(tmp_path):
 
 
 WRITER = """
-import sys, time
+import signal, sys, time
+# a parent such as nohup may have passed on that it ignores this
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
 from augmask.cli.terminal import graceful_shutdown
 from augmask.files import atomic_write
 with graceful_shutdown(), atomic_write("rows.csv") as part:
@@ -150,10 +152,13 @@ with graceful_shutdown(), atomic_write("rows.csv") as part:
 """
 
 
-def start_writer(folder):
+def start_writer(folder, sighup="SIG_DFL"):
     """Return a process that is in the middle of writing rows.csv."""
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER], cwd=folder, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, sighup],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert writer.stdout is not None
     with writer.stdout as output:
@@ -168,6 +173,15 @@ def test_a_terminated_writer_leaves_nothing(tmp_path, sent):
     writer.send_signal(sent)
     assert writer.wait(20) == 128 + sent
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_under_nohup_outlives_its_terminal(tmp_path):
+    writer = start_writer(tmp_path, "SIG_IGN")
+    writer.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        writer.wait(0.3)
+    writer.kill()
+    writer.wait(20)
 
 
 def test_the_next_writer_removes_leftovers_of_a_killed_one(tmp_path):

@@ -27,6 +27,7 @@ ORDER = [
     ["diffusion"],
     ["train"],
     ["sample"],
+    ["inspection"],
     ["evaluation"],
     ["report"],
     ["fitted_state"],

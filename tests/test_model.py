@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 import json
 import re
+import signal
+import sys
 import time
 import warnings
 
@@ -286,7 +289,10 @@ def test_every_kind_of_table_gives_the_same_rows(tmp_path):
         "path": tmp_path / "t.parquet",
         "text": str(tmp_path / "t.parquet"),
     }
-    rows = {name: make_model().fit(data).sample(20) for name, data in sources.items()}
+    rows = {
+        name: make_model().fit(data).sample(20, output="pandas")
+        for name, data in sources.items()
+    }
     for name, sampled in rows.items():
         pd.testing.assert_frame_equal(
             sampled, rows["pandas"], check_dtype=name in ("pandas", "path", "text")
@@ -298,10 +304,189 @@ def test_integers_and_booleans_with_missing_values_agree_over_libraries():
     nullable = frame.astype({"age": "Int64", "smokes": "boolean"})
     expected = make_model().fit(frame).sample(20)
     for data in (pl.from_pandas(nullable), pa.Table.from_pandas(nullable)):
-        pd.testing.assert_frame_equal(make_model().fit(data).sample(20), expected)
+        rows = make_model().fit(data).sample(20, output="pandas")
+        pd.testing.assert_frame_equal(rows, expected)
     # the owner of a pandas frame has chosen these types
     kept = make_model().fit(nullable).sample(20)
     pd.testing.assert_frame_equal(kept, expected.astype(nullable.dtypes))
+
+
+@pytest.mark.parametrize("kind", ["polars", "lazy", "arrow"])
+def test_rows_come_as_the_table_did_also_from_a_file(tmp_path, kind):
+    frame = pl.from_pandas(make_frame()).with_columns(
+        pl.col("when").cast(pl.Date), pl.col("age").cast(pl.Int16)
+    )
+    if kind == "arrow":
+        frame = frame.to_arrow()
+    model = make_model().fit(frame.lazy() if kind == "lazy" else frame)
+    rows = model.sample(20)
+    assert type(rows) is type(frame)
+    names = ["age", "kg", "when"]
+    types = [rows.schema.field(n).type if kind == "arrow" else rows[n].dtype
+             for n in names]  # fmt: skip
+    assert types == [
+        frame.schema.field(n).type if kind == "arrow" else frame[n].dtype for n in names
+    ]
+    assert all(type(batch) is type(frame) for batch in model.sample_batches(20))
+    holed = model.sample(20, missing="learned", where="age is missing")
+    holed = holed if kind != "arrow" else pl.from_arrow(holed)
+    assert holed["age"].null_count() == 20
+    assert holed["age"].dtype == pl.Int16
+    model.save(tmp_path / "m.augmask")
+    twin = load(tmp_path / "m.augmask")
+    assert twin.sample(20).equals(rows)
+    assert isinstance(twin.sample(2, output="pandas"), pd.DataFrame)
+    twin.save(tmp_path / "again.augmask")
+    assert (tmp_path / "again.augmask").read_bytes() == (
+        tmp_path / "m.augmask"
+    ).read_bytes()
+
+
+def test_another_kind_of_rows_can_be_asked_for():
+    model = make_model().fit(make_frame())
+    expected = model.sample(9, seed=1)
+    assert isinstance(expected, pd.DataFrame)
+    polars = model.sample(9, seed=1, output="polars")
+    assert polars["kg"].to_list() == expected["kg"].tolist()
+    assert isinstance(model.sample(9, output="arrow"), pa.Table)
+    for wrong in (model.sample, model.sample_batches):
+        with pytest.raises(UsageError, match="'polar'; did you mean 'polars'"):
+            wrong(9, output="polar")
+
+
+# -- the stream of calls without a seed ------------------------------------------
+
+
+def test_calls_without_a_seed_give_new_rows_that_a_script_can_repeat(tmp_path):
+    frame = make_frame()
+    model = make_model(seed=4).fit(frame)
+
+    def calls(model: AugMask) -> list[pd.DataFrame]:
+        model.sample_to(tmp_path / "rows.csv", 9)
+        return [
+            model.sample(9),
+            model.sample(9),
+            next(model.sample_batches(9)),
+            model.sample(9, where="age > 30"),
+            pd.read_csv(tmp_path / "rows.csv"),
+            model.impute(frame),
+            model.impute(frame),
+        ]
+
+    rows = calls(model)
+    numbers = [one["kg"].tolist() for one in rows]
+    assert all(a != b for i, a in enumerate(numbers) for b in numbers[:i])
+    # after a fit and after a load the stream begins anew
+    model.save(tmp_path / "m.augmask")
+    for same in (make_model(seed=4).fit(frame), load(tmp_path / "m.augmask")):
+        for one, other in zip(rows, calls(same), strict=True):
+            pd.testing.assert_frame_equal(one, other)
+    # the stream is no part of the file
+    model.save(tmp_path / "later.augmask")
+    assert (tmp_path / "later.augmask").read_bytes() == (
+        tmp_path / "m.augmask"
+    ).read_bytes()
+
+
+def test_the_first_call_is_seed_0_and_seeds_do_not_move_the_stream():
+    frame = make_frame()
+    model = make_model().fit(frame)
+    second = make_model().fit(frame)
+    pd.testing.assert_frame_equal(model.sample(9), second.sample(9, seed=0))
+    pd.testing.assert_frame_equal(second.sample(9), second.sample(9, seed=0))
+    # nor does a call that fails
+    for wrong in ({"n": 0}, {"n": 9, "where": "agee > 3"}, {"n": 9, "missing": "x"}):
+        with pytest.raises(UsageError):
+            second.sample(**wrong)
+    pd.testing.assert_frame_equal(model.sample(9), second.sample(9))
+
+
+# -- progress and interrupts -----------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """Standard error that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("progress", "shown"), [(None, True), ("auto", True), (False, False)]
+)
+def test_a_terminal_shows_a_bar_and_what_was_chosen(progress, shown, monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    make_model().fit(make_frame(), progress=progress)
+    text = screen.getvalue()
+    line = "preset fast: cdtd, 20 steps, missing values filled by ecdf"
+    assert (line in text) is shown
+    assert ("20/20" in text) is shown
+
+
+def test_nothing_is_shown_where_no_one_looks(capsys):
+    model = make_model().fit(make_frame())
+    model.sample(9)
+    screen = capsys.readouterr()
+    assert (screen.out, screen.err) == ("", "")
+
+
+def test_the_choice_is_in_the_log_and_a_function_is_called(caplog):
+    reports = []
+    with caplog.at_level("INFO", "augmask"):
+        make_model(ensemble=2).fit(
+            make_frame(), progress=lambda *report: reports.append(report[:3])
+        )
+    assert "preset fast: 2 networks cdtd, 20 steps each" in caplog.text
+    assert reports[-1] == ("train", 40, 40)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
+    options = {"steps": 400, "sampling_steps": 4}
+    path = tmp_path / "run.checkpoint"
+
+    def interrupt(phase, done, total, numbers):
+        if phase == "train" and done >= 230:
+            signal.raise_signal(getattr(signal, name))
+
+    model = make_model(options=options)
+    stop = {"SIGINT": KeyboardInterrupt, "SIGTERM": SystemExit}[name]
+    handler = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with pytest.raises(stop) as stopped:
+            model.fit(make_frame(), checkpoint=path, progress=interrupt)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    (note,) = stopped.value.__notes__
+    assert f"up to step 200 is in {path}; to resume it" in note
+    assert not hasattr(model, "backbone_")
+    resumed = model.fit(make_frame(), checkpoint=path)
+    whole = make_model(options=options).fit(make_frame())
+    pd.testing.assert_frame_equal(resumed.sample(20), whole.sample(20))
+
+
+def test_an_interrupt_without_a_checkpoint_says_that_nothing_was_saved(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
+
+    def interrupt(phase, done, total, numbers):
+        if phase == "train":
+            signal.raise_signal(signal.SIGINT)
+
+    model = make_model(options={"steps": 10**6})
+    for checkpoint in (None, tmp_path / "run.checkpoint"):
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            model.fit(make_frame(), checkpoint=checkpoint, progress=interrupt)
+        (note,) = stopped.value.__notes__
+        assert "nothing was saved" in note
+    assert not (tmp_path / "run.checkpoint").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_integer_names_stay_integers(tmp_path):

@@ -122,7 +122,7 @@ def test_an_unknown_preset_is_refused_with_a_suggestion():
 
 
 def choice(rows: int, observed: int | None = None, **changes) -> AutoChoice:
-    arguments = {"device": "cpu", "backbone": "cdtd"} | changes
+    arguments = {"device": "cpu", "backbone": "cdtd", "coordinates": 9} | changes
     return choose_for_size(
         rows, 5 * rows if observed is None else observed, **arguments
     )
@@ -159,7 +159,18 @@ def test_the_changes_apply_to_every_backbone(backbone):
     changes = choice(200, backbone=backbone).settings
     assert changes
     # no keyword of one backbone, which another would refuse
-    Settings().replace(changes, ())
+    Settings().replace(changes, keywords_of(backbone) if backbone else ())
+
+
+def test_a_linear_model_of_all_columns_needs_a_cpu_and_few_levels():
+    assert choice(200).settings["precondition"] == "joint"
+    for others in (
+        {"backbone": "tabddpm"},
+        {"device": "cuda"},
+        {"coordinates": 2_000},
+        {"options": ("precondition",)},
+    ):
+        assert "precondition" not in choice(200, **others).settings
 
 
 def test_a_network_that_starts_from_the_table_takes_fewer_steps():

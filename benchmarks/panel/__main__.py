@@ -31,7 +31,7 @@ import data
 import running
 
 RESULT = running.ROOT / "benchmarks" / "results" / "panel.csv"
-PAGE = running.ROOT / "docs" / "panel.md"
+PAGE = running.ROOT / "docs" / "research" / "panel.md"
 OURS = "augmask"
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from augmask.evaluation.evaluate import evaluate
     from augmask.imputer import AugMaskImputer
+    from augmask.inspection import inspect
     from augmask.missing.simulate import ampute
     from augmask.model import AugMask, fit_many, load
     from augmask.sample.imputations import pool
@@ -61,6 +62,7 @@ _HOME = {
     "evaluate": "augmask.evaluation.evaluate",
     "fit_many": "augmask.model",
     "infer_schema": "augmask.table.infer",
+    "inspect": "augmask.inspection",
     "load": "augmask.model",
     "observed_mean": "augmask.diffusion.reduce",
     "pool": "augmask.sample.imputations",
@@ -85,6 +87,7 @@ __all__ = [
     "evaluate",
     "fit_many",
     "infer_schema",
+    "inspect",
     "load",
     "observed_mean",
     "pool",

@@ -24,6 +24,7 @@ COMPILE_STEPS = 5_000
 COMPILE_ROWS = 5_000_000
 CHOICES = {
     "ties": ("midpoint", "dequantize"),
+    "extremes": ("far", "expected"),
     "links": ("ignore", "keep"),
     "matmul_precision": ("auto", "bf16", "tf32"),
     "compile": ("auto", "always", "never"),
@@ -68,10 +69,15 @@ class Settings:
     ties : {"midpoint", "dequantize"}
         How equal numbers of a column are encoded: as one point (the paper), or spread
         over the normal scores that they share.
+    extremes : {"far", "expected"}
+        Where the smallest and the largest value of a column lie among normal scores:
+        about 5.2 standard deviations out (`far`, the paper), or where they are expected
+        for as many normal numbers (`expected`).
     links : {"ignore", "keep"}
         Columns that are nearly functions of others are learned like any other column
         (`ignore`, the paper), or generated such that the relation holds as often as in
-        the table (`keep`).
+        the table (`keep`). With `keep` values also stay beside those that they occur
+        with, and whole numbers whose order means little are levels.
     batch_size, steps : int
         Rows per training step, and number of steps.
     lr, warmup, beta2, ema : float, int, float, float
@@ -104,6 +110,7 @@ class Settings:
     """
 
     ties: str = "midpoint"
+    extremes: str = "far"
     links: str = "ignore"
     batch_size: int = 4096
     steps: int = 30_000

@@ -10,8 +10,15 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str], every: bool = True) -> str:
     """Return the end of a message about an unknown word.
+
+    Parameters
+    ----------
+    word : str
+    known : iterable of str
+    every : bool
+        Whether to list the known words if none of them is similar.
 
     Examples
     --------
@@ -25,8 +32,26 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     close = close or get_close_matches(word.lower(), known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
+    if not every:
+        return ""
     listed = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
     return f"; known: {listed}"
+
+
+def choices(word: str, known: Iterable[str]) -> str:
+    """Return the end of a message about a word that is none of a few.
+
+    Examples
+    --------
+    >>> choices("papr", ["paper", "fast"])
+    "; did you mean 'paper'? known: paper, fast"
+    >>> choices("zzz", ["paper", "fast"])
+    '; known: paper, fast'
+    """
+    known = list(known)
+    hint = did_you_mean(word, known, every=False)
+    listed = f"known: {', '.join(known)}"
+    return f"{hint} {listed}" if hint else f"; {listed}"
 
 
 def brief_repr(value: object, most: int = 60) -> str:
@@ -45,6 +70,9 @@ def brief_repr(value: object, most: int = 60) -> str:
     except ValueError:
         # a very long number within a list
         return f"a {type(value).__name__} with a number of very many digits"
+    if "\n" in text:
+        # a frame or an array, in a message of one line
+        text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -36,6 +36,8 @@ from augmask.sample.constraints import (
     stored_constraints,
 )
 from augmask.table.codec import Codec
+from augmask.table.frame_kinds import FrameKind
+from augmask.table.holdout import Holdout
 from augmask.table.schema import Column, Schema
 from augmask.table.table import Layout
 from augmask.train.loop import TrainingRun
@@ -79,6 +81,8 @@ class FittedState:
         Summary of the training.
     history : DataFrame
         The course of the training.
+    frame_kind : FrameKind
+        What the table was: what generated rows come as.
     """
 
     parameters: Mapping[str, Any]
@@ -92,6 +96,7 @@ class FittedState:
     constraints: tuple[Constraint, ...]
     training: Mapping[str, Any]
     history: pd.DataFrame = field(default_factory=pd.DataFrame)
+    frame_kind: FrameKind = field(default_factory=FrameKind)
 
     def with_runs(self, runs: Sequence[TrainingRun]) -> FittedState:
         """Return the state after its backbone was trained by these runs."""
@@ -180,6 +185,8 @@ def write_model(path: str | Path, state: FittedState) -> None:
         "missing_model": state.missing_model.to_dict(),
         "constraints": constraints,
     }
+    if state.frame_kind != FrameKind():
+        manifest["frame"] = state.frame_kind.to_dict()
     arrays = {
         f"{group}/{name}": array
         for group, members in groups.items()
@@ -195,6 +202,8 @@ def _check_parameters(parameters: Mapping[str, Any], training: Any, preset: Any)
     """Return the number of members, after checking what is not checked elsewhere."""
     if not isinstance(training, dict) or type(training.get("best_step")) is not int:
         raise ValueError("it does not say how it was trained")
+    if training.get("holdout") is not None:
+        Holdout.from_dict(training["holdout"])
     members = training.get("members")
     if type(members) is not int or members < 1:
         raise ValueError(f"its ensemble has {members!r} members")
@@ -430,6 +439,9 @@ def _restore(
         manifest["constraints"], groups.get("constraints", {}), codec.schema, functions
     )
     _try_out(codec, missing_model, constraints)
+    frame_kind = FrameKind()
+    if "frame" in manifest:
+        frame_kind = FrameKind.from_dict(manifest["frame"])
     return FittedState(
         parameters=parameters | {"backbone": backbone},
         preset=manifest["preset"],
@@ -442,4 +454,5 @@ def _restore(
         constraints=constraints,
         training=dict(manifest["training"]),
         history=pd.DataFrame(history),
+        frame_kind=frame_kind,
     )

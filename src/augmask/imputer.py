@@ -8,12 +8,36 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import sklearn
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from augmask.augmentation import Augmenter
+from augmask.config import check_int
 from augmask.errors import AugMaskWarning
 from augmask.model import AugMask
+from augmask.table.frame_kinds import FrameKind, kind_name
+from augmask.table.frames import read_frame
+from augmask.table.schema import Schema
+
+# Why the missing values of a column stay.
+_LEFT = {
+    "identifier": "an identifier",
+    "all-missing": "no value at all",
+    "constant": "one value only",
+}
+
+
+def _is_frame(X: Any) -> bool:
+    return isinstance(X, pd.DataFrame) or kind_name(X) != "pandas"
+
+
+def _reason(name: str, schema: Schema | None) -> str:
+    """Return why a column with missing values is left."""
+    if schema is None:
+        return _LEFT["all-missing"]
+    column = schema[name]
+    return _LEFT.get(column.kind, "missing means not applicable")
 
 
 class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -21,8 +45,9 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
     The model learns the joint distribution of all columns from the observed cells, and
     draws missing values given the observed cells of their row. `transform` accepts rows
-    that were not in `fit`. Arrays hold numbers and give float64 arrays. Frames may have
-    columns of any kind and give frames.
+    that were not in `fit`. Arrays hold numbers and give float64 arrays. pandas and
+    polars frames may have columns of any kind and give frames of their kind, unless
+    `set_output` says otherwise.
 
     Parameters
     ----------
@@ -34,12 +59,18 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     options : mapping, optional
     device : str, default="auto"
         As in `AugMask`.
-    random_state : int, default=0
-        Seed of the training and of the imputations.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the training and of the imputations. With an integer every call gives
+        the same, with None each fit and each `transform` draws anew.
     n_draws : int, default=1
         With 1, missing values are drawn at random, which keeps the spread of a column.
         With more, they are the mean of this many draws (the most frequent level of a
         category), which is closer to the true values cell by cell.
+    schema : Schema, path or mapping, optional
+        As for `AugMask.fit`. The columns of an array are named `x0`, `x1`, ...
+    constraints : sequence, optional
+        As for `AugMask.fit`, which checks them on the table. Imputed rows need not
+        satisfy them, because observed cells stay.
 
     Attributes
     ----------
@@ -48,13 +79,16 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         varies.
     constant_ : dict
         The value of each column that has only one.
+    left_ : dict
+        The columns whose missing values stay, and why; a warning names those that have
+        any.
     n_features_in_, feature_names_in_
         As in every scikit-learn estimator.
 
     Notes
     -----
-    A column with a single value is imputed with it. A column without any value stays
-    empty.
+    A column with a single value is imputed with it. Identifiers and columns without any
+    value stay as they are, and so do missing values that mean "not applicable".
 
     Examples
     --------
@@ -71,8 +105,10 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         preset: str = "auto",
         options: Mapping[str, Any] | None = None,
         device: str = "auto",
-        random_state: int = 0,
+        random_state: Any = None,
         n_draws: int = 1,
+        schema: Any = None,
+        constraints: Any = None,
     ) -> None:
         self.backbone = backbone
         self.augmenter = augmenter
@@ -81,30 +117,36 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         self.device = device
         self.random_state = random_state
         self.n_draws = n_draws
+        self.schema = schema
+        self.constraints = constraints
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from an incomplete table.
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_samples, n_features)
+        X : array, pandas or polars frame of shape (n_samples, n_features)
         y : ignored
             Only here because scikit-learn passes it to every estimator.
         """
         del y
         frame = self._validate(X, reset=True)
+        seed = self._seed()
         model = AugMask(
             self.backbone,
             self.augmenter,
             preset=self.preset,
             options=self.options,
-            seed=self.random_state,
+            seed=int(np.random.SeedSequence().generate_state(1)[0])
+            if seed is None
+            else seed,
             device=self.device,
         )
-        schema = None
-        if not isinstance(X, pd.DataFrame):
+        schema = self.schema
+        if not _is_frame(X) and (schema is None or isinstance(schema, Mapping)):
             # arrays hold numbers, even if few of them differ
-            schema = {name: "float" for name in frame if frame[name].nunique() > 1}
+            floats = {name: "float" for name in frame if frame[name].nunique() > 1}
+            schema = floats | dict(schema or {})
         self.constant_ = {
             name: frame[name].dropna().iloc[0]
             for name in frame
@@ -115,7 +157,21 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             with warnings.catch_warnings():
                 # about columns that are not learned, which are imputed here
                 warnings.simplefilter("ignore", AugMaskWarning)
-                self.model_ = model.fit(frame, schema=schema)
+                self.model_ = model.fit(
+                    frame,
+                    schema=schema,
+                    constraints=self.constraints,
+                    progress=False,
+                    holdout=0,
+                )
+        columns = None if self.model_ is None else self.model_.schema_
+        self.left_ = {
+            name: _reason(str(name), columns)
+            for name in frame
+            if name not in self.constant_
+            and not (columns is not None and self._imputes(columns, str(name)))
+        }
+        self._warned = self._warn_about_left(frame, set())
         return self
 
     def transform(self, X: Any) -> Any:
@@ -123,29 +179,65 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
         Parameters
         ----------
-        X : array or DataFrame of shape (n_samples, n_features)
+        X : array, pandas or polars frame of shape (n_samples, n_features)
 
         Returns
         -------
-        array or DataFrame
+        array or frame
             Observed values are unchanged.
         """
         check_is_fitted(self)
         frame = self._validate(X, reset=False)
+        self._warn_about_left(frame, self._warned)
         if self.model_ is not None:
             imputed = self.model_.impute(
-                frame, n_draws=self.n_draws, seed=self.random_state
+                frame, n_draws=self.n_draws, seed=self._seed(), progress=False
             )
             frame = imputed if isinstance(imputed, pd.DataFrame) else imputed.best()
         if self.constant_:
             frame = frame.fillna(self.constant_)
-        return frame if isinstance(X, pd.DataFrame) else frame.to_numpy(np.float64)
+        if not _is_frame(X):
+            return frame.to_numpy(np.float64)
+        wanted = getattr(self, "_sklearn_output_config", {}).get(
+            "transform", sklearn.get_config()["transform_output"]
+        )
+        # scikit-learn would wrap a frame of another library as an array
+        return FrameKind.of(X).build(frame, None if wanted == "default" else wanted)
+
+    @staticmethod
+    def _imputes(schema: Schema, name: str) -> bool:
+        column = schema[name]
+        return column.learned and not column.missing_is_level
+
+    def _seed(self) -> int | None:
+        """Return a seed; None if each call shall give something else."""
+        state = self.random_state
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(2**31 - 1))
+        if isinstance(state, np.random.Generator):
+            return int(state.integers(2**31))
+        return None if state is None else check_int("random_state", state, 0)
+
+    def _warn_about_left(self, frame: pd.DataFrame, known: set[Any]) -> set[Any]:
+        """Warn about columns whose missing values stay, and return them."""
+        empty = [
+            name for name in self.left_ if name not in known and frame[name].hasnans
+        ]
+        if empty:
+            listed = ", ".join(f"{str(name)!r} ({self.left_[name]})" for name in empty)
+            warnings.warn(
+                f"missing values stay in {listed}; to impute them, drop the column or "
+                "declare its kind, or missing_as='unknown', in the schema",
+                AugMaskWarning,
+                stacklevel=3,
+            )
+        return set(empty)
 
     def _validate(self, X: Any, reset: bool) -> pd.DataFrame:
         """Return X as a frame, after scikit-learn's checks."""
-        if isinstance(X, pd.DataFrame):
+        if _is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            return X
+            return X if isinstance(X, pd.DataFrame) else read_frame(X)
         array = validate_data(
             self,
             X,

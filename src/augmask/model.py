@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,18 +20,21 @@ from augmask.fitted_state import FittedState, read_model, write_model
 from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
 from augmask.prepare import FitSetup, TimeBudget, fingerprint, is_auto, prepare_fit
-from augmask.progress import Progress, silent
-from augmask.sample.generate import (
-    add_missing_values,
-    adjusted_missing_model,
-    check_missing,
-    generate,
+from augmask.progress import (
+    PATIENCE,
+    Progress,
+    ProgressOption,
+    headline,
+    reporting,
+    silent,
 )
-from augmask.sample.imputations import Imputations
+from augmask.rng import stream_seed
+from augmask.sample.generate import adjusted_missing_model, check_missing, generate
 from augmask.sample.impute import impute
 from augmask.sample.row_generator import RowGenerator
 from augmask.sample.write import check_output, write_frames
 from augmask.table.codec import write_formats
+from augmask.table.frame_kinds import check_output as check_kind
 from augmask.train import parallel
 from augmask.train.checkpoint import Checkpoint
 from augmask.train.loop import TrainingRun, all_or_raise, train, train_many
@@ -85,8 +89,9 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         The number of networks.
     training_ : dict
         Summary of the training: `best_step`, the step whose weights were kept,
-        `restarts`, `seconds`, `stopped`, the reason for its end, `members`, and
-        `chosen`, what preset `auto` changed for the size of the table.
+        `restarts`, `seconds`, `stopped`, the reason for its end, `members`,
+        `chosen`, what preset `auto` changed for the size of the table, and `holdout`,
+        how many rows were held out (None if none were).
     history_ : DataFrame
         Loss, loss on held-out cells, learning rate and time along the training, and the
         learned noise schedule of backbones that have one.
@@ -117,6 +122,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
     5
     >>> int(model.impute(df).isna().sum().sum())
     0
+
+    Every call gives new rows, and a seed the same ones again:
+
+    >>> model.sample(5).equals(model.sample(5))
+    False
+    >>> model.sample(5, seed=1).equals(model.sample(5, seed=1))
+    True
     """
 
     def __init__(
@@ -148,7 +160,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         max_minutes: float | None = None,
         checkpoint: str | Path | None = None,
         private_extremes: bool = False,
-        progress: Progress = silent,
+        holdout: float | Literal["auto"] = "auto",
+        progress: ProgressOption = None,
     ) -> Self:
         """Learn from an incomplete table.
 
@@ -161,19 +174,27 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             Overrides what is inferred about columns: ``{"zip": "category"}``.
         constraints : sequence, optional
             What every generated row must satisfy: an order of columns
-            (``"start <= end"``), a list of columns that occur only in observed
-            combinations, or a function from a frame to one boolean per row. The table
-            is checked as well.
+            (``"start <= end"``, names that are not plain words in backticks or quotes),
+            a list of columns that occur only in observed combinations, or a function
+            from a frame to one boolean per row. The table is checked as well.
         max_minutes : float, optional
             Wall-clock budget of the whole call.
         checkpoint : path, optional
-            The training is saved here about once a minute. If the file exists and
-            belongs to the same data, settings and seed, training resumes from it.
+            The training is saved here about once a minute, and when Ctrl-C stops it.
+            If the file exists and belongs to the same data, settings and seed, training
+            resumes from it.
         private_extremes : bool, default=False
             Learn neither levels of fewer than 5 rows nor the exact extremes of numbers
             and dates, which a model file otherwise contains (docs/security.md).
-        progress : callable, optional
-            Called as ``progress(phase, done, total, numbers)``.
+        holdout : float or "auto", default="auto"
+            Share of the rows that nothing is learned from, so that `evaluate` and the
+            report can measure privacy and utility: pass them the same table and the
+            model. `auto` is 3 %, at least 100 and at most 5,000 rows; it is 0 for
+            tables of fewer than 2,000 rows and for preset `paper`.
+        progress : bool or callable, optional
+            By default a terminal (standard error) or a notebook shows a bar, with a
+            line on the settings in use and how long it will take; False shows nothing.
+            A function is called as ``progress(phase, done, total, numbers)``.
 
         Returns
         -------
@@ -187,7 +208,7 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         warns, and all end with the same model.
         """
         with parallel.process_group():
-            report = progress if parallel.is_main_process() else silent
+            main = parallel.is_main_process()
             if checkpoint is not None:
                 check_writable(checkpoint)
                 if (
@@ -199,21 +220,24 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                         f"ensemble={self.ensemble!r}; leave out one of the two"
                     )
             budget = TimeBudget(max_minutes)
-            setup = prepare_fit(
-                self,
-                data,
-                schema=schema,
-                constraints=constraints,
-                private_extremes=private_extremes,
-                single=checkpoint is not None,
-                progress=report,
-            )
-            seconds = budget.seconds_left()
-            if len(setup.trainers) > 1:
-                runs = all_or_raise(train_many(setup.trainers, report, seconds))
-            else:
-                saved = self._checkpoint(checkpoint, setup)
-                runs = [train(setup.trainer, seconds, report, saved)]
+            with reporting(progress if main else False) as report:
+                setup = prepare_fit(
+                    self,
+                    data,
+                    schema=schema,
+                    constraints=constraints,
+                    private_extremes=private_extremes,
+                    holdout=holdout,
+                    single=checkpoint is not None,
+                    progress=report,
+                )
+                seconds = budget.seconds_left()
+                headline(report, "", seconds)
+                if len(setup.trainers) > 1:
+                    runs = all_or_raise(train_many(setup.trainers, report, seconds))
+                else:
+                    saved = self._checkpoint(checkpoint, setup)
+                    runs = [train(setup.trainer, seconds, report, saved)]
             self._finish(setup, runs, budget)
         return self
 
@@ -223,9 +247,10 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         *,
         where: Any = None,
         missing: Literal["learned"] | None = None,
-        seed: int = 0,
-        progress: Progress = silent,
-    ) -> pd.DataFrame:
+        seed: int | None = None,
+        output: Literal["pandas", "polars", "arrow"] | None = None,
+        progress: ProgressOption = None,
+    ) -> Any:
         """Generate `n` rows with the column types of the table.
 
         Parameters
@@ -234,29 +259,35 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             May be left out if `where` is a frame.
         where : mapping, str or frame, optional
             A condition on the rows: ``{"sex": "F", "age": (30, 40), "city": ["A",
-            "B"]}``, or the same as text, ``'sex == "F" and 30 <= age <= 40'``. A frame
-            of partial rows is completed row by row. `attrs["where"]` of the result
+            "B"]}``, or a text, ``'sex == "F" and (age < 30 or city != "A")'``. A frame
+            of partial rows is completed row by row. `attrs["where"]` of a pandas frame
             holds the share of unconditional rows that satisfy the condition.
         missing : {"learned"}, optional
             Rows are complete by default. "learned" removes values like those missing
             from the table; then integers with missing values are float64 and booleans
-            are objects, as in pandas.
-        seed : int, default=0
-            The same seed gives the same rows.
-        progress : callable, optional
+            are objects, as in pandas. `where` is about the values before that, except
+            for ``"age is missing"`` and ``"age is not missing"``.
+        seed : int, optional
+            The same seed gives the same rows. Without one, every call gives new rows:
+            the first after `fit` or `load` those of seed 0, each later one those of the
+            next seed in a stream that follows from the model's own `seed`. So a script
+            gives the same rows each time it runs. All methods share the stream.
+        output : {"pandas", "polars", "arrow"}, optional
+            What the rows come as; by default what `fit` was given, also in a model that
+            was loaded.
+        progress : bool or callable, optional
+            As in `fit`; a bar appears if the work takes more than a second.
 
         Returns
         -------
-        DataFrame
+        DataFrame, polars frame or Arrow table
         """
-        frames = list(
-            self.sample_batches(
-                n, where=where, missing=missing, seed=seed, progress=progress
-            )
-        )
+        check_kind(output)
+        with reporting(progress, PATIENCE) as report:
+            frames = list(self._frames(n, where, missing, seed, report))
         table = pd.concat(frames, ignore_index=True)
         table.attrs = frames[-1].attrs
-        return table
+        return self._state.frame_kind.build(table, output)
 
     def sample_batches(
         self,
@@ -264,21 +295,18 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         *,
         where: Any = None,
         missing: Literal["learned"] | None = None,
-        seed: int = 0,
-        progress: Progress = silent,
-    ) -> Iterator[pd.DataFrame]:
+        seed: int | None = None,
+        output: Literal["pandas", "polars", "arrow"] | None = None,
+        progress: Progress | Literal[False] = silent,
+    ) -> Iterator[Any]:
         """Generate `n` rows as an iterator of frames, for tables larger than memory.
 
-        The parameters are those of `sample`, and so are the rows.
+        The parameters are those of `sample`, and so are the rows. No bar is shown.
         """
-        source = self._source(seed)
-        if n is not None:
-            n = check_int("n", n, 1)
-        check_missing(missing)
-        frames = generate(source, n, where, self.constraints_, progress)
-        if missing is not None:
-            frames = add_missing_values(frames, self._adjusted(), seed)
-        return (write_formats(frame, self.schema_) for frame in frames)
+        check_kind(output)
+        frames = self._frames(n, where, missing, seed, progress or silent)
+        kind = self._state.frame_kind
+        return (kind.build(frame, output) for frame in frames)
 
     def sample_to(
         self,
@@ -288,8 +316,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         where: Any = None,
         missing: Literal["learned"] | None = None,
         csv_safe: bool = False,
-        seed: int = 0,
-        progress: Progress = silent,
+        seed: int | None = None,
+        progress: ProgressOption = None,
     ) -> int:
         """Write `n` generated rows to a file, in constant memory.
 
@@ -308,52 +336,65 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             The number of rows written.
         """
         check_output(path)
-        source = self._source(seed)
-        if n is None or where is not None or missing is not None or self.constraints_:
-            frames = self.sample_batches(
-                n, where=where, missing=missing, seed=seed, progress=progress
+        self._check_fitted()
+        with reporting(progress, PATIENCE) as report:
+            if (
+                n is None
+                or where is not None
+                or missing is not None
+                or self.constraints_
+            ):
+                frames = self._frames(n, where, missing, seed, report)
+                return write_frames(frames, path, csv_safe=csv_safe)
+            # unconditional rows can be decoded while the next ones are generated
+            n = check_int("n", n, 1)
+            with self._source_of_call(seed) as source:
+                batches = source.batches(n, report)
+            return write_frames(
+                batches,
+                path,
+                lambda batch: write_formats(source.decode_batch(batch), self.schema_),
+                csv_safe,
             )
-            return write_frames(frames, path, csv_safe=csv_safe)
-        # unconditional rows can be decoded while the next ones are generated
-        batches = source.batches(check_int("n", n, 1), progress)
-        return write_frames(
-            batches,
-            path,
-            lambda batch: write_formats(source.decode_batch(batch), self.schema_),
-            csv_safe,
-        )
 
     def impute(
         self,
         data: Any,
         *,
         n_draws: int = 1,
-        seed: int = 0,
-        progress: Progress = silent,
-    ) -> pd.DataFrame | Imputations:
+        seed: int | None = None,
+        progress: ProgressOption = None,
+    ) -> Any:
         """Fill missing values given the observed cells of each row.
 
         Parameters
         ----------
         data : DataFrame, polars frame, Arrow table or path
             Rows with the columns of the table, whether the model was fitted to them or
-            not. Observed cells stay as they are.
+            not. Observed cells, other columns and the order of columns stay as they
+            are.
         n_draws : int, default=1
             Number of imputations to draw.
-        seed : int, default=0
-            The same seed gives the same imputations.
-        progress : callable, optional
+        seed : int, optional
+            The same seed gives the same imputations; without one, every call gives new
+            ones, see `sample`.
+        progress : bool or callable, optional
+            As in `sample`.
 
         Returns
         -------
-        DataFrame or Imputations
-            A completed frame, or for `n_draws` above 1 a sequence of them with the
-            methods `summary` and `long`. `attrs["filled"]` of a frame counts the
-            imputed cells.
+        DataFrame, polars frame, Arrow table or Imputations
+            A completed table of the kind of `data`, or for `n_draws` above 1 a sequence
+            of them with the methods `summary` and `long`. `attrs["filled"]` of a pandas
+            frame counts the imputed cells.
         """
-        source = self._source(seed)
+        self._check_fitted()
         n_draws = check_int("n_draws", n_draws, 1)
-        imputations = impute(data, source, n_draws, progress)
+        with (
+            reporting(progress, PATIENCE) as report,
+            self._source_of_call(seed) as source,
+        ):
+            imputations = impute(data, source, n_draws, report)
         return imputations[0] if n_draws == 1 else imputations
 
     def save(self, path: str | Path) -> None:
@@ -390,6 +431,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         self.codec_ = state.codec
         self.layout_ = state.layout
         self._adjusted_missing_model: MissingModel | None = None
+        # calls without a seed since `fit` or `load`; no part of a model file
+        self._calls = 0
 
     def _finish(
         self, setup: FitSetup, runs: Sequence[TrainingRun], budget: TimeBudget
@@ -419,6 +462,43 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         device = resolve_device(self.device)
         self.backbone_.to(device)
         return RowGenerator(self.backbone_, self.codec_, self.settings_, device, seed)
+
+    @contextmanager
+    def _source_of_call(self, seed: int | None) -> Iterator[RowGenerator]:
+        """Context manager: the generator of rows for a call with or without a seed.
+
+        A call that fails does not count.
+        """
+        self._check_fitted()
+        if seed is not None:
+            yield self._source(seed)
+            return
+        own = stream_seed(self._state.parameters["seed"], "call", self._calls)
+        yield self._source(own if self._calls else 0)
+        self._calls += 1
+
+    def _frames(
+        self,
+        n: int | None,
+        where: Any,
+        missing: Literal["learned"] | None,
+        seed: int | None,
+        progress: Progress,
+    ) -> Iterator[pd.DataFrame]:
+        """Generate rows as pandas frames; see `sample_batches`."""
+        with self._source_of_call(seed) as source:
+            if n is not None:
+                n = check_int("n", n, 1)
+            check_missing(missing)
+            frames = generate(
+                source,
+                n,
+                where,
+                self.constraints_,
+                progress,
+                None if missing is None else self._adjusted,
+            )
+        return (write_formats(frame, self.schema_) for frame in frames)
 
     def _adjusted(self) -> MissingModel:
         """Return the missingness model, adjusted to the rows that this model makes."""
@@ -510,7 +590,7 @@ def fit_many(
     schema: Any = None,
     constraints: Any = None,
     max_minutes: float | None = None,
-    progress: Progress = silent,
+    progress: ProgressOption = None,
 ) -> list[AugMask]:
     """Fit each model to its table, all at the same time on one device.
 
@@ -531,7 +611,8 @@ def fit_many(
         Of all tables.
     max_minutes : float, optional
         Wall-clock budget of the whole call.
-    progress : callable, optional
+    progress : bool or callable, optional
+        As in `AugMask.fit`.
 
     Returns
     -------
@@ -572,14 +653,17 @@ def fit_many(
             "models that are fitted together share one device; start without torchrun"
         )
     budget = TimeBudget(max_minutes)
-    setups = [
-        prepare_fit(
-            model, table, schema=schema, constraints=constraints, progress=progress
-        )
-        for model, table in zip(models, tables, strict=True)
-    ]
-    trainers = [trainer for setup in setups for trainer in setup.trainers]
-    runs = iter(train_many(trainers, progress, budget.seconds_left()))
+    with reporting(progress) as report:
+        setups = [
+            prepare_fit(
+                model, table, schema=schema, constraints=constraints, progress=report
+            )
+            for model, table in zip(models, tables, strict=True)
+        ]
+        trainers = [trainer for setup in setups for trainer in setup.trainers]
+        seconds = budget.seconds_left()
+        headline(report, f"{len(models)} models at the same time", seconds)
+        runs = iter(train_many(trainers, report, seconds))
     errors: list[TrainingDiverged | UsageError] = []
     for model, setup in zip(models, setups, strict=True):
         own = list(islice(runs, len(setup.trainers)))

@@ -29,22 +29,22 @@ from augmask.errors import (
     brief_repr,
     did_you_mean,
 )
-from augmask.fitted_state import FittedState, check_storable, part_name
+from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
 from augmask.missing.model import fit_missing_model
 from augmask.presets import AUGMENTER, AutoChoice, choose_for_size, resolve_preset
-from augmask.progress import Progress, silent
+from augmask.progress import Progress, headline, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
 from augmask.table.codec import Codec
+from augmask.table.fakes import with_fakes
+from augmask.table.frame_kinds import FrameKind, collected
 from augmask.table.frames import read_frame
-from augmask.table.functional_dependencies import (
-    with_dependencies,
-    without_dependencies,
-)
+from augmask.table.holdout import Holdout, rows_to_hold_out
 from augmask.table.infer import infer_schema, missing_mask
-from augmask.table.notes import dependency_notes
+from augmask.table.notes import informative_notes
 from augmask.table.private import anonymize_identifiers, suppress_rare_values
 from augmask.table.schema import Schema
+from augmask.table.seen_combinations import with_links, without_links
 from augmask.table.table import Table
 from augmask.train import parallel
 from augmask.train.data import TrainingData, choose_held_out_cells, complete_once
@@ -158,7 +158,7 @@ def _check_parameters(model: Any) -> None:
     if model.supervise not in SUPERVISE:
         raise UsageError(
             f"supervise must be 'observed' or 'all', got {model.supervise!r}"
-            + did_you_mean(str(model.supervise), SUPERVISE)
+            + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (
         check_int("ensemble", model.ensemble, 1) > 1 and parallel.launched_by_torchrun()
@@ -184,17 +184,36 @@ def _resolve_settings(model: Any, device: torch.device) -> tuple[str, Settings]:
     return name, settings
 
 
+def _hold_out(
+    frame: pd.DataFrame, holdout: Any, preset: str, seed: int
+) -> tuple[pd.DataFrame, dict[str, Any] | None]:
+    """Return the rows to learn from, and which others are held out."""
+    n = rows_to_hold_out(holdout, len(frame), preset)
+    if not n:
+        return frame, None
+    held_out = Holdout.of(frame, n)
+    log.info(
+        "%s of %s rows are held out to measure privacy and utility; holdout=0 learns "
+        "from all",
+        f"{n:,}",
+        f"{len(frame):,}",
+    )
+    return held_out.split(frame, seed)[0], held_out.to_dict()
+
+
 def _resolve_schema(
-    frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool
+    frame: pd.DataFrame, schema: Any, links: str, private_extremes: bool, seed: int
 ) -> tuple[pd.DataFrame, Schema]:
     """Return the schema, and the frame without the extremes that stay private."""
-    inferred = infer_schema(frame, schema)
+    keep = links == "keep"
+    inferred = infer_schema(frame, schema, group_codes=keep)
     if private_extremes:
         frame = suppress_rare_values(frame, inferred)
-        inferred = anonymize_identifiers(infer_schema(frame, schema))
-    if links == "keep":
-        return frame, with_dependencies(frame, inferred)
-    return frame, without_dependencies(inferred)
+        inferred = anonymize_identifiers(infer_schema(frame, schema, group_codes=keep))
+    inferred = with_fakes(frame, inferred, seed)
+    if keep:
+        return frame, with_links(frame, inferred)
+    return frame, without_links(inferred)
 
 
 def _check_learnable(table: Table) -> None:
@@ -217,6 +236,7 @@ def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice
     choice = choose_for_size(
         len(table),
         int(table.observed.sum()),
+        table.layout.n_num + sum(table.layout.cards) - table.layout.n_cat,
         device.type,
         model.backbone if isinstance(model.backbone, str) else None,
         model.options or (),
@@ -242,6 +262,25 @@ def _learn_constraints(
     )
 
 
+def choice_text(
+    preset: str, backbone: str, steps: int, augmenter: str, members: int
+) -> str:
+    """Return in one line what a fit uses.
+
+    Examples
+    --------
+    >>> choice_text("fast", "cdtd", 4000, "lgbm-s", 1)
+    'preset fast: cdtd, 4,000 steps, missing values filled by lgbm-s'
+    >>> choice_text("fast", "custom:Net", 600, "ecdf", 4)
+    'preset fast: 4 networks Net, 600 steps each, missing values filled by ecdf'
+    """
+    network, filler = (name.removeprefix(CUSTOM) for name in (backbone, augmenter))
+    what = f"{network}, {steps:,} steps"
+    if members > 1:
+        what = f"{members} networks {network}, {steps:,} steps each"
+    return f"preset {preset}: {what}, missing values filled by {filler}"
+
+
 def prepare_fit(
     model: Any,
     data: Any,
@@ -249,6 +288,7 @@ def prepare_fit(
     schema: Any = None,
     constraints: Any = None,
     private_extremes: bool = False,
+    holdout: Any = 0,
     single: bool = False,
     progress: Progress = silent,
 ) -> FitSetup:
@@ -258,7 +298,7 @@ def prepare_fit(
     ----------
     model : AugMask
         Its parameters are read; it is not changed.
-    data, schema, constraints, private_extremes, progress
+    data, schema, constraints, private_extremes, holdout, progress
         As in `AugMask.fit`.
     single : bool
         Whether `ensemble="auto"` must give one member.
@@ -271,10 +311,14 @@ def prepare_fit(
     # an unknown name is an error before the table is read
     filler = resolve_augmenter(augmenter)
 
+    data = collected(data)
+    frame_kind = FrameKind.of(data)
+    # first of all, so that nothing is learned from them: no level and no extreme
+    frame, held_out = _hold_out(read_frame(data), holdout, preset, seed)
     frame, resolved = _resolve_schema(
-        read_frame(data), schema, settings.links, private_extremes
+        frame, schema, settings.links, private_extremes, seed
     )
-    informative = dependency_notes(resolved)
+    informative = informative_notes(resolved)
     for note in resolved.notes():
         # nothing to act on: the relation is kept, and `inspect` shows it
         if note in informative:
@@ -282,15 +326,25 @@ def prepare_fit(
         else:
             warnings.warn(note, AugMaskWarning, stacklevel=3)
     tie_seed = seed if settings.ties == "dequantize" else None
-    codec = Codec.fit(frame, resolved, tie_seed)
+    expected = settings.extremes == "expected"
+    codec = Codec.fit(frame, resolved, tie_seed, expected)
     table = codec.encode(frame, tie_seed)
     _check_learnable(table)
     choice = _adapt_to_size(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    if not expected and settings.extremes == "expected":
+        # a small table, scaled once more
+        codec = Codec.fit(frame, resolved, tie_seed, expected_extremes=True)
+        table = codec.encode(frame, tie_seed)
     if is_auto(model.ensemble):
         members = 1 if single or parallel.launched_by_torchrun() else choice.ensemble
     else:
         members = check_int("ensemble", model.ensemble, 1)
+    chosen = choice_text(
+        preset, part_name(model.backbone), settings.steps, part_name(augmenter), members
+    )
+    log.info("%s", chosen)
+    headline(progress, chosen)
     learned = _learn_constraints(constraints, frame, codec, table)
     check_storable(codec.schema)
     if parallel.world_size() > 1:
@@ -302,7 +356,7 @@ def prepare_fit(
 
     missing_model = fit_missing_model(frame, codec, table, stream(seed, "holes"))
     # the frame is the largest object, and the table holds all that is needed of it
-    del frame
+    del frame, data
     pa.default_memory_pool().release_unused()
     plan = CompletionPlan.parse(settings.completions)
     completions = complete_once(
@@ -346,6 +400,7 @@ def prepare_fit(
         backbone=backbone,
         missing_model=missing_model,
         constraints=learned,
-        training={"chosen": choice.reason},
+        training={"chosen": choice.reason, "holdout": held_out},
+        frame_kind=frame_kind,
     )
     return FitSetup(state, table, tuple(trainers))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from augmask.config import Settings
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError, choices
 
 _PAPER = {"sampling_batch": 65_536}
 _BEST = _PAPER | {"ties": "dequantize", "completions": "stack:4"}
@@ -105,6 +105,8 @@ MOST_SMALL_STEPS = 1_500
 # On a CPU, CDTD starts from the correlations and frequencies of the table, so it has
 # less to learn and memorises few cells sooner.
 STARTED_STEPS = ((3_000, 100), (8_000, 200))
+# With more numbers and levels, a linear model of all of them takes too long.
+MOST_LINEAR = 128
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class AutoChoice:
 def choose_for_size(
     rows: int,
     observed: int,
+    coordinates: int,
     device: str,
     backbone: str | None,
     options: Collection[str] = (),
@@ -140,6 +143,8 @@ def choose_for_size(
     ----------
     rows, observed : int
         Rows and observed cells of the encoded table.
+    coordinates : int
+        Its numbers, and one less than the levels of each category.
     device : str
         `cpu`, `cuda` or `mps`.
     backbone : str, optional
@@ -150,10 +155,10 @@ def choose_for_size(
 
     Examples
     --------
-    >>> choice = choose_for_size(200, 950, "cpu", "cdtd")
+    >>> choice = choose_for_size(200, 950, 12, "cpu", "cdtd")
     >>> choice.ensemble, choice.settings["steps"]
     (4, 100)
-    >>> choose_for_size(20_000, 95_000, "cpu", "cdtd") == AutoChoice()
+    >>> choose_for_size(20_000, 95_000, 12, "cpu", "cdtd") == AutoChoice()
     True
     """
     if "steps" in options or rows >= SMALL_ROWS:
@@ -167,7 +172,10 @@ def choose_for_size(
         "batch_size": SMALL_BATCH,
         # every cell counts here, and a share of so few would tell nothing
         "holdout": 0.0,
+        "extremes": "expected",
     }
+    if started and coordinates <= MOST_LINEAR:
+        changes["precondition"] = "joint"
     few = (
         f"a table of {rows} rows is very small: the distribution of single columns "
         "will come out well, but only strong dependence between columns; compare "
@@ -218,7 +226,7 @@ def resolve_preset(
             preset, reason = "fast", "no GPU"
     if preset not in PRESETS:
         raise UsageError(
-            f"there is no preset {preset!r}{did_you_mean(preset, PRESETS)}"
+            f"there is no preset {preset!r}{choices(preset, ['auto', *PRESETS])}"
         )
     own = BACKBONE_SETTINGS[preset].get(backbone or "", {})
     settings = PRESETS[preset].replace(own, None)

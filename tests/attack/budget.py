@@ -1,7 +1,7 @@
 """How many attacks to make, and their results.
 
-`AUGMASK_ATTACK=full` attacks as often as the bars of issue 26 say, which takes hours on
-a small machine; without it a run takes minutes. `AUGMASK_ATTACK_RESULTS` names a JSON
+`AUGMASK_ATTACK=full` attacks as often as before a release, which takes an hour on two
+cores; without it a run takes minutes. `AUGMASK_ATTACK_RESULTS` names a JSON
 file to which the figures of each part are added.
 """
 

@@ -172,7 +172,7 @@ def rows_of(method: Method) -> Rows:
     )
     with tempfile.TemporaryDirectory() as out, warnings.catch_warnings():
         warnings.simplefilter("ignore", AugMaskWarning)
-        generated, _ = generate(run, Path(out), data, incomplete)
+        generated = generate(run, Path(out), data, incomplete)
     rows = generated.rows[list(KINDS)][:N_ROWS]
     return [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)]
 

@@ -27,6 +27,7 @@ from augmask_bench.cluster import ClusterLost, JobsFailed, on_cluster, run_on_cl
 
 HERE = Path(__file__).parent
 WORKERS = 3
+PATH = os.environ.get("PYTHONPATH")
 GPU = {"GPU": 1}
 
 
@@ -36,7 +37,7 @@ def dask(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
     settings = {
         # two deaths of a job are enough for these tests
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
-        "PYTHONPATH": str(HERE),
+        "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [PATH])]),
         "OMP_NUM_THREADS": "1",
     }
     with (folder / f"{command[0]}.log").open("ab") as log:

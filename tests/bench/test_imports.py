@@ -17,13 +17,16 @@ LIBRARY, BENCH = (Path(package.__file__).parent for package in (augmask, augmask
 ROOT = LIBRARY.parents[1]
 # In this order: a module imports only modules of earlier groups, or of its own.
 LAYERS = (
-    ("arrays", "peers", "public", "validation", "cluster"),
-    ("augmentation_cache", "data", "hyperimpute", "baselines", "theory"),
+    ("arrays", "cluster", "jobs", "lock", "peers", "public", "validation"),
+    ("augmentation_cache", "data", "fills", "hyperimpute", "baselines", "theory"),
     ("generators",),
     ("methods",),
     ("plan", "ranks"),
     ("results", "score", "significance"),
-    ("layout", "run"),
+    ("layout", "speed"),
+    ("dataset_tables", "run"),
+    ("stages",),
+    ("exchange",),
     ("figures",),
     ("cli",),
 )

@@ -18,7 +18,8 @@ import pytest
 
 from augmask.errors import UsageError
 from augmask_bench import cluster
-from augmask_bench.cluster import MAX_NAMED, Failure, JobsFailed, run_locally
+from augmask_bench.cluster import run_locally
+from augmask_bench.jobs import MAX_NAMED, Failure, JobsFailed
 
 HERE = Path(__file__).parent
 
@@ -173,7 +174,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_client_only(jobs, tmp_path):
 
 
 def test_without_jobs_no_cluster_is_started(monkeypatch):
-    monkeypatch.setattr(cluster, "_local_client", None)
+    monkeypatch.setattr(cluster, "local_client", None)
     run_locally(abs, [], n_jobs=3, done=print)
     with pytest.raises(UsageError, match="must be at least 1, got 0"):
         run_locally(abs, [1], n_jobs=0, done=print)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tomllib
@@ -239,14 +240,76 @@ def test_too_little_memory_is_said(error, desk, run_cli, monkeypatch):
     assert told.err == "augmask: out of memory; use fewer rows or columns\n"
 
 
-def test_an_interrupted_fit_says_nothing_and_leaves_nothing(desk, run_cli, monkeypatch):
+def test_an_interrupted_fit_says_so_and_leaves_nothing(desk, run_cli, monkeypatch):
     def interrupt(*args):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("augmask.model.train", interrupt)
     stopped = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
-    assert (stopped.code, stopped.err) == (130, "")
+    said = "augmask: stopped before the training began; nothing was saved\n"
+    assert (stopped.code, stopped.err) == (130, said)
     assert [p.name for p in desk.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupted_training_says_what_was_saved(
+    name, code, desk, run_cli, monkeypatch
+):
+    steps = []
+
+    def late(*report):
+        steps.append(report[1])
+        if report[1] >= 120:
+            signal.raise_signal(getattr(signal, name))
+
+    monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("augmask.progress.JsonLines.__call__", lambda _, *r: late(*r))
+    command = ["fit", "t.csv", "--out", "m.augmask", *TINY, "--checkpoint", "run"]
+    command += ["--steps", "100000", "--json"]
+    stopped = run_cli(*command)
+    assert (stopped.code, stopped.out) == (code, "")
+    (line,) = stopped.err.splitlines()
+    assert "augmask: the training was stopped; " in line
+    assert "up to step 100 is in run; to resume it, start again" in line
+    assert sorted(p.name for p in desk.iterdir()) == ["run", "t.csv"]
+
+
+def test_help_names_every_choice(run_cli):
+    from augmask.augmentation import AUGMENTERS
+    from augmask.config import SUPERVISE
+    from augmask.diffusion import BACKBONES
+    from augmask.presets import PRESETS
+
+    shown = run_cli("fit", "--help").out
+    joined = "".join(shown.split())
+    names = [
+        *BACKBONES,
+        *AUGMENTERS,
+        *PRESETS,
+        *SUPERVISE,
+        "auto",
+        "cpu",
+        "cuda",
+        "mps",
+    ]
+    assert [name for name in names if name not in joined] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "names"),
+    [
+        ("--backbone", "cdtdd", "did you mean 'cdtd'? known: cdtd, tabdiff, tabddpm"),
+        ("--backbone", "gan", "known: cdtd, tabdiff, tabddpm"),
+        ("--augmenter", "lgbm", "known: auto, zero, mean, noise, ecdf, mice, lgbm-d"),
+        ("--preset", "quick", "known: auto, paper, best, balanced, fast"),
+        ("--device", "gpu", "'auto', 'cpu', 'cuda' or 'mps'"),
+        ("--supervise", "some", "'observed' or 'all'"),
+    ],
+)
+def test_an_unknown_choice_is_answered_with_all(option, value, names, desk, run_cli):
+    told = run_cli("fit", "t.csv", "--out", "m.augmask", option, value)
+    assert told.code == 2
+    assert names in told.err
 
 
 def test_evaluate_shows_numbers_with_references_and_the_worst(desk, run_cli):

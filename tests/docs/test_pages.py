@@ -58,7 +58,8 @@ def test_it_takes_any_mix_of_columns(own, columns):
 
 
 def test_its_model_file_is_loaded_with_the_class(own):
-    pd.testing.assert_frame_equal(own["again"].sample(50), own["model"].sample(50))
+    rows = [own[name].sample(50, seed=1) for name in ("again", "model")]
+    pd.testing.assert_frame_equal(*rows)
 
 
 def test_the_class_has_no_more_than_thirty_lines():
@@ -176,6 +177,13 @@ def test_conditions_hold_in_every_row(wishes):
         assert rows["age"].between(50, 60).all()
         assert 0 < rows.attrs["where"]["rate"] < 1
     pd.testing.assert_frame_equal(wishes["women"], wishes["same"])
+
+
+def test_alternatives_and_what_is_missing_hold_in_every_row(wishes):
+    rows = wishes["either"]
+    assert ((rows["male"] == 0) & ((rows["age"] < 40) | (rows["bmi"] > 35))).all()
+    assert wishes["unweighed"]["weight"].isna().all()
+    assert len(wishes["unweighed"]) == 200
 
 
 def test_partial_rows_are_completed(wishes):

@@ -111,11 +111,14 @@ def test_picks_what_applies(missing, test, target):
     )
     observed = {f"{key}_observed" for key in COPYING}
     if missing:
-        expected = REMASKED | (observed if test else set())
+        expected = REMASKED | {"dependence"} | (observed if test else set())
+        if test == "incomplete" and target:
+            # LightGBM takes missing values.
+            expected |= UTILITY
         if test == "complete":
             expected |= FIDELITY | COVERAGE | ({"tstr"} if target else set())
     else:
-        expected = FIDELITY | COVERAGE | {"c2st_auc"}
+        expected = FIDELITY | COVERAGE | {"c2st_auc", "dependence"}
         if test:
             expected |= PRIVACY if test == "complete" else observed
         if test == "complete" and target:
@@ -123,7 +126,7 @@ def test_picks_what_applies(missing, test, target):
     assert set(scores.entries) == expected
     notes = " ".join(scores.facts["notes"])
     assert ("Privacy is not scored" in notes) == (test is None)
-    if target and test != "complete":
+    if target and (test is None or (test == "incomplete" and not missing)):
         assert "Utility for 'member' is not scored" in notes
     assert scores.facts["complete"] is not missing
     compared = "test" if test == "complete" else "observed cells of real"
@@ -281,6 +284,32 @@ def test_declared_codes_are_missing_and_missing_levels_are_values():
         am.evaluate(coded, fresh.assign(pay=-1.0), schema=schema)
 
 
+def hidden(frame: pd.DataFrame, share: float = 0.2) -> pd.DataFrame:
+    """Return a copy with values missing completely at random in every column."""
+    return frame.mask(np.random.default_rng(3).random(frame.shape) < share)
+
+
+def test_synthetic_rows_with_missing_values_are_compared_as_they_are():
+    real = hidden(REAL)
+    model_rows = hidden(FRESH)
+    scores = am.evaluate(real, model_rows, augmenter="ecdf")
+    assert scores["shape_remasked"] > 0.9
+    assert not {"shape_complete", "alpha_precision", "dcr_share"} & set(scores.entries)
+    assert "held_out_skill" in scores.entries
+    assert "observed cells are compared" in " ".join(scores.facts["notes"])
+    # its own missing values count, not those of a model of them
+    other = hidden(FRESH, share=0.6)
+    assert am.evaluate(real, other, augmenter=None)["rate_gap"] > 0.3
+    # columns without dependence
+    rng = np.random.default_rng(5)
+    apart = model_rows.apply(lambda c: c.sample(frac=1, random_state=rng).to_numpy())
+    assert am.evaluate(real, apart, augmenter=None)["trend_remasked"] < (
+        scores["trend_remasked"] - 0.02
+    )
+    with pytest.raises(DataError, match="missing values; the real one has none"):
+        am.evaluate(REAL, model_rows)
+
+
 def test_one_column_has_no_pairs():
     scores = am.evaluate(REAL[["age"]], FRESH[["age"]])
     assert "trend" not in scores.entries
@@ -288,16 +317,21 @@ def test_one_column_has_no_pairs():
     assert "worst pairs" not in str(scores)
 
 
-def test_without_xgboost_the_rest_is_scored(monkeypatch):
+def test_xgboost_is_needed_only_if_it_is_asked_for(monkeypatch):
     here = util.find_spec
     monkeypatch.setattr(
         util,
         "find_spec",
         lambda name, *a: None if name == "xgboost" else here(name, *a),
     )
-    scores = am.evaluate(REAL, FRESH, test=TEST, target="member", subsample=100)
-    assert not UTILITY & set(scores.entries)
-    assert any("pip install" in note for note in scores.facts["notes"])
+    tables = {"test": TEST, "target": "member", "subsample": 100}
+    scores = am.evaluate(REAL, FRESH, **tables)
+    assert set(scores.entries) >= UTILITY
+    assert "LightGBM" in scores.entries["tstr"].meaning
+    with pytest.raises(UsageError, match=r"pip install 'augmask\[utility\]'"):
+        am.evaluate(REAL, FRESH, **tables, learner="xgboost")
+    with pytest.raises(UsageError, match="learner must be"):
+        am.evaluate(REAL, FRESH, **tables, learner="forest")
 
 
 def test_a_target_that_cannot_be_scored_leaves_the_other_scores():

@@ -133,6 +133,32 @@ def test_same_seed_same_result(binary):
     assert first.tstr == second.tstr
 
 
+@pytest.mark.parametrize("target", ["y", "x"])
+def test_lightgbm_finds_what_xgboost_finds(binary, target):
+    train, fresh, test = binary
+    found = [
+        utility(train, fresh, test, *NAMES, target=target, learner=learner)
+        for learner in ("lightgbm", "xgboost")
+    ]
+    assert [result.learner for result in found] == ["lightgbm", "xgboost"]
+    assert found[0].trtr == pytest.approx(found[1].trtr, rel=0.1)
+    assert found[0].value == pytest.approx(found[1].value, abs=0.1)
+    again = utility(train, fresh, test, *NAMES, target=target, learner="lightgbm")
+    assert again.tstr == found[0].tstr
+
+
+def test_lightgbm_takes_missing_values(binary):
+    rng = np.random.default_rng(0)
+    holed = [f.mask(rng.random(f.shape) < 0.2) for f in binary]
+    result = utility(*holed, *NAMES, target="y", learner="lightgbm")
+    assert 0.9 < result.value < 1.1
+    assert result.trtr > 0.7
+    with pytest.raises(DataError, match="missing"):
+        utility(*holed, *NAMES, target="y")
+    with pytest.raises(UsageError, match="learner must be"):
+        utility(*holed, *NAMES, target="y", learner="forest")
+
+
 def test_bad_inputs_are_refused(binary):
     train, fresh, test = binary
     with pytest.raises(UsageError, match="'w' is in neither"):
@@ -145,7 +171,7 @@ def test_bad_inputs_are_refused(binary):
 
 def test_a_missing_xgboost_names_the_extra(binary, monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(UsageError, match=r"augmask\[bench\]"):
+    with pytest.raises(UsageError, match=r"augmask\[utility\]"):
         utility(*binary, *NAMES, target="y")
 
 

@@ -38,10 +38,12 @@ MIXES = [(2, (2, 4)), (3, ()), (0, (3, 2))]
 KINDS: dict[str, tuple[str, dict[str, str]]] = {name: (name, {}) for name in BACKBONES}
 KINDS["cdtd"] = ("cdtd", {"precondition": "cell"})
 KINDS["cdtd-table"] = ("cdtd", {"precondition": "table"})
+KINDS["cdtd-joint"] = ("cdtd", {"precondition": "joint"})
 # the module whose output are numbers, then logits
 LAST = {
     "cdtd": "net.head",
     "cdtd-table": "net",
+    "cdtd-joint": "net",
     "tabdiff": "net.heads",
     "tabddpm": "head",
 }

@@ -185,10 +185,14 @@ def test_polars_frames_and_files(tmp_path):
     frame = mixed()[["count", "amount", "town"]]
     frame.to_csv(tmp_path / "table.csv", index=False)
     missing = ampute(frame, mechanism="mar", ratio=0.3).isna()
-    for source in (polars.from_pandas(frame), tmp_path / "table.csv"):
-        pd.testing.assert_frame_equal(
-            ampute(source, mechanism="mar", ratio=0.3).isna(), missing
-        )
+    table = polars.from_pandas(frame)
+    for source in (table, table.to_arrow(), tmp_path / "table.csv"):
+        hidden = ampute(source, mechanism="mar", ratio=0.3)
+        if not isinstance(hidden, pd.DataFrame):
+            assert type(hidden) is type(source)
+            assert hidden.schema == source.schema
+            hidden = hidden.to_pandas()
+        pd.testing.assert_frame_equal(hidden.isna(), missing)
 
 
 def test_levels_count_by_rank_among_those_that_occur():

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
+import json
 import re
 import shutil
 import subprocess
+from html import unescape
 from html.parser import HTMLParser
 from types import MappingProxyType
 
@@ -104,8 +107,9 @@ def test_a_full_evaluation_has_all_sections_in_order(missing, tmp_path):
     order = ["verdict", "missing", "together", "columns", "pairs", "heldout", "map"]
     order += ["detection", "utility", "privacy", "training", "schema", "limits"]
     assert page.sections == [name for name in order if name in page.sections]
-    # The paper's five metrics, or the four that apply, and two more.
-    assert text.count('<article class="card verdict">') == (6 if missing else 7)
+    # The paper's five metrics, or the two that apply, three that show what a mean
+    # hides, and privacy.
+    assert text.count('<article class="card verdict">') == (6 if missing else 9)
     assert ("re-masked" in text) == bool(missing)
     assert ("(MAR, " in text) == bool(missing)
     # Same scores, same bytes.
@@ -271,33 +275,120 @@ def test_the_worst_columns_come_first_and_others_are_folded(make_scores, tmp_pat
     assert text.index("<strong>c02</strong>") > fold
 
 
+PROBE = """
+const cell = document.querySelector('.matrix');
+const box = cell.querySelector('svg').getBoundingClientRect();
+const [left, top, width, height] = JSON.parse(cell.dataset.box);
+const n = JSON.parse(cell.dataset.cells).names.length;
+cell.dispatchEvent(new PointerEvent('pointermove', {
+  clientX: box.left + (left + 1.5 * width / n) * box.width,
+  clientY: box.top + (top + 0.5 * height / n) * box.height,
+}));
+const cut = [...document.querySelectorAll('main *')].filter((e) =>
+  e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible');
+parent.postMessage({
+  wide: document.documentElement.scrollWidth,
+  cut: cut.map((e) => `${e.tagName} in ${e.closest('section').id}`),
+  readout: cell.closest('figure').querySelector('.readout').textContent,
+  names: JSON.parse(cell.dataset.cells).names,
+}, '*');
+"""
+# A browser window is at least 500 pixels wide, a frame in it can be narrower.
+FRAME = """<!doctype html><title>waits</title>
+<script>onmessage = (e) => { document.title = JSON.stringify(e.data); };</script>
+<iframe src="p.html" style="border: 0; width: {width}px; height: 9000px"></iframe>"""
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-@pytest.mark.parametrize("width", [1280, 500])
-def test_a_browser_reports_no_error_and_no_overflow(width, make_scores, tmp_path):
-    scores = make_scores(mixed(300, 0, 0.2), mixed(300, 1))
-    path = write_report(tmp_path / "p.html", scores, Copies(mixed(300, 0, 0.2)))
-    # A probe reports the width of the page; its hash is added to the policy, which
-    # forbids every other script.
-    script = "document.title = 'wide ' + document.body.scrollWidth"
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_browser_reports_no_error_and_cuts_nothing_off(width, tmp_path):
+    real = mixed(300, 0, 0.2).rename(columns={"count": "a_column_with_a_long_name"})
+    test, synthetic = (
+        mixed(300, seed).rename(columns={"count": "a_column_with_a_long_name"})
+        for seed in (1, 2)
+    )
+    scores = evaluate(
+        real, synthetic, test=test, target="word", augmenter="ecdf", n_jobs=1
+    )
+    path = write_report(tmp_path / "p.html", scores, Copies(real), date="2026-11-18")
+    # The hash of the probe is added to the policy, which forbids every other script.
+    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
     text = path.read_text("utf-8")
     assert text.count("script-src '") == 1
     text = text.replace("script-src '", f"script-src 'sha256-{digest}' '")
-    path.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+    # Folded parts count as well.
+    text = text.replace("<details>", "<details open>")
+    path.write_text(text.replace("</body>", f"<script>{PROBE}</script></body>"))
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.replace("{width}", str(width)), encoding="utf-8")
     run = subprocess.run(
         [
             *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu"),
             *("--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}"),
-            *(f"--window-size={width},900", "--dump-dom", path.as_uri()),
+            *("--window-size=1400,900", "--virtual-time-budget=20000", "--dump-dom"),
+            frame.as_uri(),
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=True,
     )
     assert "CONSOLE" not in run.stderr
-    assert int(re.search(r"<title>wide (\d+)", run.stdout)[1]) <= width
-    assert run.stdout.count('<th class="n"><button type="button">') > 0
+    found = json.loads(unescape(re.search(r"<title>(.*?)</title>", run.stdout)[1]))
+    assert found["wide"] <= width
+    assert found["cut"] == []
+    first, second = found["names"][:2]
+    assert found["readout"].startswith(f"{first} with {second}: ")
+
+
+def test_the_header_names_files_date_and_settings(tmp_path):
+    paths = []
+    for i, name in enumerate(("real.csv", "synthetic.csv")):
+        paths.append(tmp_path / name)
+        mixed(200, i).to_csv(paths[-1], index=False)
+
+    class Fitted:
+        schema_ = infer_schema(mixed(200))
+        backbone, augmenter_, preset_ = "cdtd", "lgbm-s", "fast"
+        ensemble_, seed, history_ = 4, 7, None
+        training_ = MappingProxyType({"holdout": None})
+        settings_ = type("Settings", (), {"steps": 1500})()
+
+    scores = evaluate(*paths, model=Fitted(), augmenter=None, n_jobs=1)
+    path = write_report(tmp_path / "p.html", scores, date="2026-11-18")
+    text = path.read_text("utf-8")
+    for part in ("real.csv, 200 rows", "synthetic.csv, 200 rows", "2026-11-18"):
+        assert part in text, part
+    assert "cdtd, preset fast, 1,500 steps, 4 networks, augmenter lgbm-s" in text
+    # Names only: a path may tell more than it should.
+    assert str(tmp_path) not in text.split("What to try next")[0]
+
+
+def test_failing_scores_say_what_to_try(tmp_path):
+    real = mixed(400, 0)
+    scores = evaluate(
+        real, independent(real, np.random.default_rng(0)), augmenter=None, n_jobs=1
+    )
+    text = page_of(scores, tmp_path)
+    assert scores.facts["verdict"]["grade"] == "poor"
+    assert "What to try next" in text
+    for line in {step["line"] for step in scores.facts["advice"].values()}:
+        ast.parse(line)
+    good = page_of(evaluate(real, mixed(400, 1), n_jobs=1), tmp_path)
+    assert "What to try next" not in good
+
+
+def test_the_augmenter_is_never_a_card(tmp_path):
+    real = mixed(400, 0, 0.3)
+    scores = evaluate(real, mixed(400, 1), augmenter="mean", n_jobs=1)
+    assert scores.facts["verdict"]["grades"]["held_out_coverage_80"] == "poor"
+    text = page_of(scores, tmp_path)
+    verdict, rest = text.split('<section id="missing"')
+    strip = verdict[: verdict.index("<details")]
+    assert "Held-out" not in strip
+    assert "about the augmenter" in verdict
+    assert "lgbm-s-calibrated" in rest
+    assert "! poor" not in strip
 
 
 def test_the_page_says_what_complete_rows_there_are(tmp_path):
@@ -312,8 +403,8 @@ def test_the_page_says_what_complete_rows_there_are(tmp_path):
     text = page_of(beside, tmp_path)
     assert "no complete real rows to compare with" not in text
     assert "The only complete real rows are the test rows" in text
-    assert "Synthetic rows against the complete test rows." in text
-    assert "Training rows against test rows, on observed values." in text
+    assert "synthetic rows against the complete test rows" in text
+    assert "training rows against test rows, on observed values" in text
     assert "of the skill is retained" not in text
     assert "from real, filled" in text
 

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from augmask.report.aggregates import Bars, Histogram
+from augmask.report.aggregates import Bars, Histogram, histogram, joint
 from augmask.report.plots import (
+    MOST_NAMES,
     fan_figure,
     histogram_figure,
+    joint_figure,
+    matrix_box,
+    matrix_figure,
     shares_figure,
     training_figure,
 )
@@ -81,3 +88,43 @@ def test_the_dashed_line_is_what_calibrated_draws_would_show():
     dashed, line = ax.lines
     assert dashed.get_ydata().tolist() == [0.1, 0.9]
     assert line.get_ydata().tolist() == [0.2, 0.8]
+
+
+def collisions(figure):
+    """Return the pairs of tick labels of an axis that overlap, and those cut off."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    found = []
+    for ax in figure.axes:
+        for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+            shown = [t for t in labels if t.get_text() and t.get_visible()]
+            boxes = [t.get_window_extent(canvas.get_renderer()) for t in shown]
+            for (s, a), (t, b) in pairwise(zip(shown, boxes, strict=True)):
+                if a.overlaps(b):
+                    found.append((s.get_text(), t.get_text()))
+    return found
+
+
+@pytest.mark.parametrize("days", [2, 9, 40, 130, 250, 400, 900, 1500, 4000, 30000])
+def test_date_ticks_do_not_collide(days):
+    rng = np.random.default_rng(0)
+    when = pd.Timestamp("2019-11-03") + pd.to_timedelta(
+        rng.uniform(0, 24 * days, 500).round(), "h"
+    )
+    bins = histogram({"real": pd.DataFrame({"when": when})}, "when")
+    assert not collisions(histogram_figure(bins))
+
+
+def test_names_below_a_pair_do_not_collide():
+    rng = np.random.default_rng(0)
+    words = [f"Level number {k}" for k in range(7)]
+    frame = pd.DataFrame({"a": rng.choice(words, 900), "b": rng.choice(words, 900)})
+    pair = joint({"real": frame, "synthetic": frame}, "a", "b", 0.5, [])
+    assert not collisions(joint_figure(pair))
+
+
+def test_a_matrix_lies_where_its_cells_are_read():
+    for n in (5, MOST_NAMES + 1):
+        figure = matrix_figure(np.eye(n), [f"c{i}" for i in range(n)])
+        (ax,) = figure.axes
+        assert ax.get_position().bounds == pytest.approx(matrix_box(n))

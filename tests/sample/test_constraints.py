@@ -206,3 +206,37 @@ def test_one_violation_prevents_a_suggestion_and_missing_values_do_not():
         "out day" in text
         for text in suggest_constraints(incomplete, infer_schema(incomplete))
     )
+
+
+def test_any_name_may_be_quoted():
+    names = {"start": "start date", "end": "end-date", "low": "a <= b", "high": "c, `d"}
+    frame = FRAME.rename(columns=names)
+    schema = infer_schema(frame, {"zip": "integer"})
+    parsed = read_constraints(
+        [
+            "`start date` <= `end-date`",
+            "\"start date\" <= 'end-date'",
+            "`a <= b` < 'c, `d'",
+            "`zip`, town",
+            "'town', \"zip\", sea",
+        ],
+        schema,
+    )
+    columns = [constraint.columns for constraint in parsed]
+    assert columns[:2] == [("start date", "end-date")] * 2
+    assert columns[2:] == [
+        ("a <= b", "c, `d"),
+        ("zip", "town"),
+        ("town", "zip", "sea"),
+    ]
+    stored, arrays = stored_constraints(parsed)
+    again = restored_constraints(json.loads(json.dumps(stored)), arrays, schema, ())
+    assert [constraint.columns for constraint in again] == columns
+
+
+@pytest.mark.parametrize(
+    "text", ["low < high or low < zip", "low is missing", "low in [high]", "low != 3"]
+)
+def test_a_constraint_is_no_condition(text):
+    with pytest.raises(UsageError, match=r"columns with columns|none of them"):
+        read_constraints(text, SCHEMA)

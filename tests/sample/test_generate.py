@@ -295,3 +295,69 @@ def test_redrawn_rows_keep_their_identifiers(partial_model, monkeypatch):
     assert not rows["key"].isin(partial_frame()["key"]).any()
     # the identifiers of an unconditional sample
     assert rows["key"].tolist() == partial_model.sample(200)["key"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("age < 25 or age > 80", lambda f: ~f["age"].between(25, 80)),
+        ("job != 'cook'", lambda f: f["job"] != "cook"),
+        ("age not in [40, 41] and 39 <= age <= 42", lambda f: f["age"].isin([39, 42])),
+        (
+            "job == 'clerk' and (age > 70 or weight < 60)",
+            lambda f: (f["job"] == "clerk") & ((f["age"] > 70) | (f["weight"] < 60)),
+        ),
+        # a missing value that is a level is part of a complete row
+        (
+            "packs is missing and age > 30",
+            lambda f: f["packs"].isna() & (f["age"] > 30),
+        ),
+        (
+            "packs is not missing and smokes == True",
+            lambda f: f["packs"].notna() & f["smokes"],
+        ),
+    ],
+)
+def test_alternatives_hold_in_every_row(any_model, where, holds):
+    rows = any_model.sample(40, where=where, seed=3)
+    assert len(rows) == 40
+    assert holds(rows).all()
+    assert not rows["key"].duplicated().any()
+
+
+def test_rows_are_chosen_by_what_is_missing(model):
+    rows = model.sample(30, where="weight is missing", missing="learned", seed=2)
+    assert rows["weight"].isna().all()
+    assert not rows["key"].duplicated().any()
+    assert 0.1 < rows.attrs["where"]["rate"] < 0.6
+    rows = model.sample(
+        30, where="weight is not missing and age > 60", missing="learned", seed=2
+    )
+    assert rows["weight"].notna().all()
+    assert (rows["age"] > 60).all()
+    again = model.sample(
+        30, where="weight is not missing and age > 60", missing="learned", seed=2
+    )
+    pd.testing.assert_frame_equal(rows, again)
+    either = model.sample(
+        200, where="weight is missing or job is missing", missing="learned", seed=2
+    )
+    assert (either["weight"].isna() | either["job"].isna()).all()
+    assert either["weight"].notna().any()
+
+
+def test_what_cannot_be_missing_is_said(model):
+    with pytest.raises(ConditionError, match=r"'weight' cannot be missing in complete"):
+        model.sample(3, where="weight is missing")
+    with pytest.raises(ConditionError, match="'age' cannot be missing: it has no"):
+        model.sample(3, where="age is missing", missing="learned")
+    assert len(model.sample(3, where="weight is not missing")) == 3
+
+
+def test_missing_together_though_never_so_is_an_error(model, monkeypatch):
+    monkeypatch.setattr("augmask.sample.conditional.MAX_SEARCH", 500)
+    monkeypatch.setattr("augmask.sample.conditional.MIN_RATE", 0.5)
+    # the two are missing together
+    where = "job is missing and smokes is not missing"
+    with pytest.raises(ConditionError, match=r"none of .* satisfied the condition"):
+        model.sample(3, where=where, missing="learned")

@@ -76,6 +76,25 @@ def test_equal_mapped_and_summed_columns_are_found(share):
     assert dependencies["id2"]["share"] == pytest.approx(0.95, abs=0.02)
 
 
+def test_two_names_of_one_binary_fact_stay_together():
+    rng = np.random.default_rng(4)
+    fact = rng.random(500) < 0.4
+    rare = rng.random(500) < 0.01
+    frame = pd.DataFrame(
+        {
+            "survived": fact.astype(int),
+            "alive": np.where(fact, "yes", "no"),
+            "adult": np.where(rng.random(500) < 0.1, ~fact, fact),
+            # equal in so few rows that it may be a coincidence
+            "flag": rare,
+            "other flag": rare,
+        }
+    )
+    found = find_dependencies(frame, infer_schema(frame))
+    assert {name: d["columns"] for name, d in found.items()} == {"alive": ["survived"]}
+    assert found["alive"]["share"] == 1
+
+
 def test_columns_that_only_share_their_zeros_are_independent():
     rng = np.random.default_rng(0)
     gain, loss = (

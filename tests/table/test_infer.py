@@ -13,6 +13,7 @@ import pytest
 from augmask.errors import DataError, SchemaError
 from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema, missing_mask
+from augmask.table.schema import Column, Schema
 
 N = 40
 TEXT = str(pd.Series(["text"]).dtype)
@@ -353,6 +354,43 @@ def test_local_midnights_are_days():
     assert infer_schema(pd.DataFrame({"t": local}))["t"].unit == "D"
     quarter = local + pd.Timedelta(minutes=15)
     assert infer_schema(pd.DataFrame({"t": quarter}))["t"].unit == "min"
+
+
+def test_declared_levels_that_no_row_has_are_learned_on_request():
+    levels = ["a", "b", "c", "d"]
+    frame = pd.DataFrame({"job": ["d", "b", "b", None] * 5, "one": ["x"] * 20})
+    plain = infer_schema(frame, {"job": {"levels": levels}})
+    assert plain["job"].levels == ("b", "d")
+    settings = {"levels": levels, "unseen_levels": True}
+    ones = {"kind": "category", "levels": ["x", "y"], "unseen_levels": True}
+    schema = infer_schema(frame, {"job": settings, "one": ones})
+    assert schema["job"].levels == tuple(levels)
+    # a level of all rows is not constant if there are others
+    assert (schema["one"].kind, schema["one"].levels) == ("category", ("x", "y"))
+    assert Schema.from_dict(schema.to_dict()) == schema
+    codec = Codec.fit(frame, schema)
+    assert codec.layout.cards == (4, 2)
+    table = codec.encode(frame)
+    assert table.cat[:3, 0].tolist() == [3, 1, 1]
+    rows = codec.decode(
+        np.zeros((4, 0)), np.array([[0, 0], [1, 1], [2, 0], [3, 1]]),
+        np.random.default_rng(0),
+    )  # fmt: skip
+    assert rows["job"].tolist() == levels
+
+
+def test_many_declared_levels_give_the_same_number_of_codes_whatever_is_seen():
+    levels = [f"c{i:03d}" for i in range(130)]
+    settings = {"c": {"kind": "category", "levels": levels, "unseen_levels": True}}
+    for n in (5, 60, 130):
+        frame = pd.DataFrame({"c": levels[:n] * 3})
+        column = infer_schema(frame, settings)["c"]
+        assert (len(column.levels), len(column.rare_levels)) == (100, 30)
+        assert Column.from_dict(column.to_dict()) == column
+    with pytest.raises(SchemaError, match="only a category has unseen_levels"):
+        infer_schema(
+            pd.DataFrame({"x": [0.5, 1.5] * 20}), {"x": {"unseen_levels": True}}
+        )
 
 
 def test_categories_keep_unseen_levels_and_order():

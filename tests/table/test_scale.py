@@ -146,3 +146,34 @@ def test_denormal_numbers_have_scores_and_come_back(unit, dequantize):
     # The extremes are exact, as in any other column.
     assert scaler.inverse(scores).min() == 0
     assert scaler.inverse(scores).max() == values.max()
+
+
+def test_expected_extremes_do_not_hide_a_correlation():
+    """Of 200 pairs, scores of 5.2 at the four ends would make a large difference."""
+    rng = np.random.default_rng(0)
+    found = {True: [], False: []}
+    for _ in range(20):
+        pairs = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], 200)
+        for expected, values in found.items():
+            scores = [
+                QuantileNormal.fit(x, rng, expected).transform(x, rng) for x in pairs.T
+            ]
+            values.append(np.corrcoef(scores)[0, 1])
+    assert np.mean(found[True]) == pytest.approx(0.9, abs=0.015)
+    assert np.mean(found[False]) < 0.88
+
+
+def test_expected_extremes_lie_where_those_of_normal_numbers_do():
+    values = np.arange(99.0)
+    scaler = QuantileNormal.fit(values, np.random.default_rng(0), expected=True)
+    scores = scaler.transform(values)
+    raw = scores * scaler.scale + scaler.mean
+    np.testing.assert_allclose(raw[[0, -1]], [-2.3263, 2.3263], atol=1e-3)
+    np.testing.assert_allclose(scaler.inverse(scores), values, atol=1e-6)
+    np.testing.assert_array_equal(scaler.inverse([-9.0, 9.0]), [0.0, 98.0])
+    twin = QuantileNormal.from_arrays(scaler.arrays())
+    np.testing.assert_array_equal(twin.inverse(scores), scaler.inverse(scores))
+    damaged = scaler.arrays()
+    damaged["moments"][2] = 0.5
+    with pytest.raises(ValueError, match="below a half"):
+        QuantileNormal.from_arrays(damaged)

@@ -43,7 +43,11 @@ def ema_weights(trainer):
 
 @pytest.mark.parametrize(
     ("backbone", "network"),
-    [*((name, {}) for name in BACKBONES), ("cdtd", {"precondition": "table"})],
+    [
+        *((name, {}) for name in BACKBONES),
+        ("cdtd", {"precondition": "table"}),
+        ("cdtd", {"precondition": "joint"}),
+    ],
 )
 def test_each_batched_model_is_what_it_is_alone(table, batch_on_cpu, backbone, network):
     alone = [trainer(table, backbone, seed, **network) for seed in range(3)]

@@ -17,14 +17,12 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping
-from importlib import metadata
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-import augmask
 from augmask.augmentation import Augmenter, resolve_augmenter
 from augmask.augmentation.moments import CatMoments, Moments, NumMoments
 from augmask.errors import UsageError, not_fitted
@@ -39,8 +37,48 @@ if TYPE_CHECKING:
 MIN_SECONDS = 0.5
 # These settings of a LightGBM augmenter act on draws, not on what it learns.
 DRAW_SETTINGS = ("eta", "lam")
+# The name of the augmenter that knows what is missing.
+TRUTH = "truth"
 # These settings are about the machine.
 MACHINE_SETTINGS = ("n_jobs",)
+
+
+class Truth:
+    """An oracle that fills every missing cell with its true value.
+
+    It shows what the fill costs: no augmenter can be better context.
+
+    Parameters
+    ----------
+    reveal : callable, optional
+        Returns the complete table, encoded like the incomplete one. Without it the
+        oracle has settings and a version, and cannot be fitted.
+    """
+
+    stochastic = False
+    version = "1"
+
+    def __init__(self, reveal: Callable[[], Table] | None = None) -> None:
+        self._reveal = reveal
+
+    def fit(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Store the incomplete table and the complete one."""
+        del rng, progress
+        if self._reveal is None:
+            raise UsageError(f"the augmenter {TRUTH!r} is for runs of a benchmark only")
+        self._table, self._complete = table, self._reveal()
+        return self
+
+    def draw(self, rng: np.random.Generator) -> Table:
+        """Return the table with true values in its missing cells."""
+        del rng
+        table, complete = self._table, self._complete
+        return table.filled(
+            np.where(table.num_observed, table.num, complete.num),
+            np.where(table.cat_observed, table.cat, complete.cat),
+        )
 
 
 def perturbed_augmenter(
@@ -53,7 +91,7 @@ def perturbed_augmenter(
     >>> perturbed_augmenter("lgbm-s", 0.5, None).eta
     0.5
     """
-    perturbed: Any = resolve_augmenter(augmenter)
+    perturbed: Any = Truth() if augmenter == TRUTH else resolve_augmenter(augmenter)
     for name, value, most in (("eta", eta, 1.0), ("lam", lam, math.inf)):
         if value is None:
             continue
@@ -114,7 +152,9 @@ def why_augmenter_unavailable(augmenter: str) -> str:
 
     An augmenter that needs another package names it in its attribute `package`.
     """
-    package = getattr(resolve_augmenter(augmenter), "package", "") if augmenter else ""
+    if not augmenter:
+        return ""
+    package = getattr(perturbed_augmenter(augmenter, None, None), "package", "")
     return why_unusable(package) if package else ""
 
 
@@ -126,8 +166,6 @@ def _key(
 ) -> str:
     """Return the hash of everything that determines the augmented values."""
     facts = [
-        augmask.__version__,
-        metadata.version("lightgbm"),
         augmenter_version(augmenter),
         f"{type(augmenter).__module__}.{type(augmenter).__qualname__}",
         [
@@ -139,8 +177,8 @@ def _key(
         state,
     ]
     digest = hashlib.sha256(json.dumps(facts).encode())
-    for array in (table.num, table.cat, table.observed):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    for array, dtype in ((table.num, "<f8"), (table.cat, "<i4"), (table.observed, "?")):
+        digest.update(np.ascontiguousarray(array, dtype=dtype).tobytes())
     return digest.hexdigest()[:32]
 
 

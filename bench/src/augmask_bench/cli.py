@@ -1,7 +1,9 @@
 """`augmask bench plan | run | status | table | figures PLAN`, and `bench methods`.
 
-A grid is stored in one folder (`--out`): `runs` holds its results, one file per run;
-everything else in it is derived from them or is a cache.
+`run` is `fill`, `train` and `score`; `export` and `import` move a grid to another
+machine and back. A grid is stored in one folder (`--out`): `fills` and `samples` hold
+what the next stage needs, `runs` its results, one file per run; everything else in it
+is derived from them or is a cache.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from augmask_bench.plan import Plan, Run
-    from augmask_bench.results import RunResult
+
+# Runs that train together on a GPU; larger batches are no faster.
+TOGETHER = 16
 
 app = typer.Typer(
     name="bench",
@@ -63,24 +68,103 @@ def _check_methods(runs: Sequence[Run]) -> None:
         find_generator(method.generator).check(method)
 
 
-def _only(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
-    """Return the runs of the methods with these labels or generators."""
-    from augmask_bench.methods import find_generator
+def _listed(texts: Sequence[str] | None) -> list[str]:
+    """Return values that were repeated or separated by commas."""
+    return [part.strip() for text in texts or () for part in text.split(",")]
 
-    names_of = {
-        run.method: {
-            run.method.label,
-            run.method.generator,
-            find_generator(run.method.generator).label,
-        }
-        for run in runs
-    }
-    known = sorted(set().union(*names_of.values()))
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise UsageError(f"the plan has no method {name!r}{hint}")
-    return [run for run in runs if names_of[run.method] & set(names)]
+
+def _numbers(texts: Sequence[str] | None, kind: type, option: str) -> list[Any]:
+    numbers = []
+    for text in _listed(texts):
+        try:
+            numbers.append(kind(text))
+        except ValueError as error:
+            raise UsageError(f"{option} must be numbers, got {text!r}") from error
+    return numbers
+
+
+def _method_names(texts: Sequence[str] | None, runs: Sequence[Run]) -> list[str]:
+    """Return names of methods, whose labels may have commas."""
+    labels = {run.method.label for run in runs}
+    return [
+        name
+        for text in texts or ()
+        for name in ([text] if text in labels else _listed([text]))
+    ]
+
+
+class _Selection:
+    """What the options of a command choose of a plan."""
+
+    def __init__(
+        self,
+        datasets: Sequence[str] | None = None,
+        mechanisms: Sequence[str] | None = None,
+        ratios: Sequence[str] | None = None,
+        seeds: Sequence[str] | None = None,
+        methods: Sequence[str] | None = None,
+        device: str | None = None,
+    ) -> None:
+        self.datasets, self.mechanisms = _listed(datasets), _listed(mechanisms)
+        self.ratios = _numbers(ratios, float, "--ratios")
+        self.seeds = _numbers(seeds, int, "--seeds")
+        self.methods, self.device = methods, device
+
+    def of(self, runs: Sequence[Run]) -> list[Run]:
+        """Return the chosen runs."""
+        from augmask_bench.plan import DEVICES, select
+        from augmask_bench.validation import one_of
+
+        chosen = select(
+            runs,
+            datasets=self.datasets,
+            mechanisms=self.mechanisms,
+            ratios=self.ratios,
+            seeds=self.seeds,
+            methods=_method_names(self.methods, runs),
+        )
+        if self.device is not None:
+            device = one_of("--device", self.device, DEVICES)
+            chosen = [replace(run, device=device) for run in chosen]
+        return chosen
+
+
+Datasets = Annotated[
+    list[str] | None, typer.Option(help="data sets of the plan; default: all")
+]
+Mechanisms = Annotated[
+    list[str] | None, typer.Option(help="mechanisms of the plan; default: all")
+]
+Ratios = Annotated[
+    list[str] | None, typer.Option(help="ratios of the plan; default: all")
+]
+Seeds = Annotated[
+    list[str] | None, typer.Option(help="seeds of the plan; default: all")
+]
+Methods = Annotated[
+    list[str] | None,
+    typer.Option(help="methods by label or generator, separated by commas"),
+]
+Device = Annotated[
+    str | None, typer.Option(help="auto, cpu, cuda or mps; default: the plan's")
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="start nothing new that would not end within this time"),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(help="Dask scheduler, tcp://HOST:PORT; default: this machine"),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(help="worker processes; 0 for none; default: all cores, 2 with a GPU"),
+]
+Together = Annotated[
+    int | None,
+    typer.Option(help="runs that train together; default: 16 on a GPU, else 1"),
+]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="repeat failed runs")]
 
 
 @app.command()
@@ -115,45 +199,20 @@ def _check_tables(runs: Sequence[Run], as_json: bool) -> None:
             source.load()
 
 
-def _default_jobs(device: str) -> int:
-    """Return one job per core; on a GPU two, one that trains and one that scores."""
+def _uses_gpu(device: str) -> bool:
     from augmask.device import resolve_device
 
-    if device != "cpu" and resolve_device("auto").type != "cpu":
+    return device != "cpu" and resolve_device("auto").type != "cpu"
+
+
+def _default_jobs(gpu: bool) -> int:
+    """Return one job per core; on a GPU two, of which one prepares or decodes."""
+    if find_spec("distributed") is None:
+        return 0
+    if gpu:
         return 2
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     return cores or os.cpu_count() or 1
-
-
-class _Recorder:
-    """Writes results as they arrive, and reports progress."""
-
-    def __init__(self, out: Path, total: int, progress: Any, quiet: bool) -> None:
-        self.out, self.total, self.quiet = out, total, quiet
-        self.progress = progress
-        self.counts: Counter[str] = Counter()
-
-    def record(self, run: Run, result: RunResult) -> None:
-        from augmask_bench.results import write
-
-        if run.keep and result["status"] == "done":
-            self._check_samples(run)
-        write(self.out, result)
-        self.counts[result["status"]] += 1
-        done = self.counts.total()
-        self.progress("runs", done, self.total, {})
-        if not self.quiet:
-            reason = f" ({result['reason']})" if result.get("reason") else ""
-            print_error(f"{done}/{self.total} {run}: {result['status']}{reason}")
-
-    def _check_samples(self, run: Run) -> None:
-        from augmask_bench.results import sample_file
-
-        if not sample_file(self.out, run).exists():
-            raise UsageError(
-                f"the rows of {run} are not in {self.out}, but the plan sets keep = "
-                "true; with --scheduler, --out must be a folder that all workers share"
-            )
 
 
 def _collect(grid: Plan, folder: Path) -> pd.DataFrame:
@@ -168,69 +227,83 @@ def _collect(grid: Plan, folder: Path) -> pd.DataFrame:
     return frame
 
 
-@app.command()
-def run(
-    plan_file: PlanFile,
-    out: Out = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(help="Dask scheduler, tcp://HOST:PORT; default: this machine"),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="worker processes; default: all cores, 2 with a GPU"),
-    ] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="repeat failed runs")
-    ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="name of a method or generator; default: all"),
-    ] = None,
-    as_json: Json = False,
+def _to_do(
+    folder: Path, runs: Sequence[Run], stages: Sequence[str], retry_failed: bool
+) -> bool:
+    """Return whether any of the stages has something to do."""
+    from augmask_bench.results import unscored, untrained
+    from augmask_bench.stages import fill_jobs
+
+    return bool(
+        ("fill" in stages and fill_jobs(folder, runs, retry_failed))
+        or ("train" in stages and untrained(folder, runs, retry_failed))
+        or ("score" in stages and unscored(folder, runs))
+    )
+
+
+def _do_stages(
+    stages: Sequence[str],
+    plan_file: Path,
+    out: Path | None,
+    selection: _Selection,
+    *,
+    minutes: float | None,
+    scheduler: str | None,
+    jobs: int | None,
+    together: int | None,
+    retry_failed: bool,
+    as_json: bool,
 ) -> None:
-    """Run the pending runs of a plan; completed runs are skipped."""
-    from augmask_bench.results import failed_result, pending
+    """Do stages of a plan, while holding the lock of its folder."""
+    from augmask_bench.lock import folder_lock
+    from augmask_bench.results import pending
 
+    for name, value in (("--minutes", minutes), ("--together", together)):
+        if value is not None and not value > 0:
+            raise UsageError(f"{name} must be above 0, got {value:g}")
     grid, folder = _open_plan(plan_file, out)
-    selected = _only(grid.runs, only) if only else grid.runs
-    left = pending(folder, selected, retry_failed)
+    selected = selection.of(grid.runs)
     counts: Counter[str] = Counter()
-    if left:
-        from augmask_bench.cluster import JobsFailed, run_locally, run_on_cluster
-        from augmask_bench.run import execute
+    skipped = len(selected) - len(pending(folder, selected, retry_failed))
 
+    def waiting() -> None:
+        print_error(f"note: another command works on {folder}; waiting for it")
+
+    if _to_do(folder, selected, stages, retry_failed):
+        from augmask_bench.jobs import Engine
+        from augmask_bench.run import check_can_score
+        from augmask_bench.stages import Work
+
+        left = pending(folder, selected, retry_failed)
         _check_methods(left)
+        if "score" in stages:
+            check_can_score()
         _check_tables(left, as_json)
-        (folder / "runs").mkdir(parents=True, exist_ok=True)
-        call = partial(execute, out=folder)
-        with progress_reporter(as_json) as progress:
-            recorder = _Recorder(folder, len(left), progress, as_json)
-            counts = recorder.counts
+        device = selected[0].device
+        gpu = _uses_gpu(device)
+        together = together or (TOGETHER if gpu else 1)
+        n_jobs = _default_jobs(gpu and "train" in stages) if jobs is None else jobs
+        resources = {"GPU": 1} if device == "cuda" and "train" in stages else None
+        with (
+            folder_lock(folder, waiting),
+            progress_reporter(as_json) as progress,
+            Engine(n_jobs, scheduler, resources) as engine,
+        ):
+            work = Work(
+                *(folder, selected, engine, together, minutes, retry_failed),
+                progress=progress,
+                say=(lambda _: None) if as_json else print_error,
+                counts=counts,
+            )
             try:
-                if scheduler is None:
-                    n_jobs = _default_jobs(grid.device) if jobs is None else jobs
-                    run_locally(call, left, n_jobs=n_jobs, done=recorder.record)
-                else:
-                    run_on_cluster(
-                        call,
-                        left,
-                        scheduler=scheduler,
-                        resources={"GPU": 1} if grid.device == "cuda" else None,
-                        done=recorder.record,
-                    )
-            except JobsFailed as error:
-                # a run that killed its worker has failed; one that raised is a problem
-                # of the grid, such as a table that changed
-                killed = [failure for failure in error.failures if not failure.trace]
-                for failure in killed:
-                    result = failed_result(failure.job, failure.reason)
-                    recorder.record(failure.job, result)
-                if len(killed) < len(error.failures):
-                    raise
+                for stage in stages:
+                    work.do(stage)
             finally:
                 _collect(grid, folder)
-    skipped = len(selected) - len(left)
+    counts = +counts
+    if len(stages) > 1:
+        # what is filled is not yet a result
+        del counts["filled"], counts["unfilled"]
     if as_json:
         print_json({"out": str(folder), "skipped": skipped, **counts})
         return
@@ -239,14 +312,206 @@ def run(
 
 
 @app.command()
+def run(
+    plan_file: PlanFile,
+    out: Out = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    device: Device = None,
+    minutes: Minutes = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+    together: Together = None,
+    retry_failed: RetryFailed = False,
+    as_json: Json = False,
+) -> None:
+    """Fill, train and score the pending runs of a plan; completed ones are skipped."""
+    _do_stages(
+        *(("fill", "train", "score"), plan_file, out),
+        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        minutes=minutes,
+        scheduler=scheduler,
+        jobs=jobs,
+        together=together,
+        retry_failed=retry_failed,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def fill(
+    plan_file: PlanFile,
+    out: Out = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    device: Device = None,
+    minutes: Minutes = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+    as_json: Json = False,
+) -> None:
+    """Fill the incomplete tables of pending runs; needs no GPU."""
+    _do_stages(
+        *(("fill",), plan_file, out),
+        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        minutes=minutes,
+        scheduler=scheduler,
+        jobs=jobs,
+        together=None,
+        retry_failed=False,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def train(
+    plan_file: PlanFile,
+    out: Out = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    device: Device = None,
+    minutes: Minutes = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+    together: Together = None,
+    retry_failed: RetryFailed = False,
+    as_json: Json = False,
+) -> None:
+    """Train pending runs and store their rows; needs no LightGBM if filled."""
+    _do_stages(
+        *(("train",), plan_file, out),
+        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        minutes=minutes,
+        scheduler=scheduler,
+        jobs=jobs,
+        together=together,
+        retry_failed=retry_failed,
+        as_json=as_json,
+    )
+
+
+@app.command()
+def score(
+    plan_file: PlanFile,
+    out: Out = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    device: Device = None,
+    minutes: Minutes = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
+    as_json: Json = False,
+) -> None:
+    """Score the stored rows of a plan; needs XGBoost and no GPU."""
+    _do_stages(
+        *(("score",), plan_file, out),
+        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        minutes=minutes,
+        scheduler=scheduler,
+        jobs=jobs,
+        together=None,
+        retry_failed=False,
+        as_json=as_json,
+    )
+
+
+@app.command("export")
+def export_(
+    plan_file: PlanFile,
+    to: Annotated[Path, typer.Argument(metavar="TO", help="folder of the archives")],
+    out: Out = None,
+    what: Annotated[
+        str,
+        typer.Option(
+            help="work: what another machine needs to train; results: what this one "
+            "made; all"
+        ),
+    ] = "all",
+    size: Annotated[float, typer.Option(help="largest archive, in MiB")] = 15.0,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    as_json: Json = False,
+) -> None:
+    """Write fills, rows and records into few, small archives for another machine."""
+    from augmask_bench.exchange import export_grid
+
+    grid, folder = _open_plan(plan_file, out)
+    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods).of(grid.runs)
+    # without the lock: files are complete, also while a stage works on the folder
+    files = export_grid(*(folder, chosen, to), stem=plan_file.stem, what=what, mib=size)
+    sizes = {str(path): path.stat().st_size for path in files}
+    if as_json:
+        print_json({"files": sizes})
+        return
+    for name, n_bytes in sizes.items():
+        typer.echo(f"{name}: {n_bytes / 2**20:.1f} MiB")
+    if not files:
+        typer.echo("nothing to export")
+
+
+@app.command("import")
+def import_(
+    plan_file: PlanFile,
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FROM", help="archives, or their folders")
+    ],
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Read archives of `export` into the folder of a grid."""
+    from augmask_bench.exchange import import_grid
+    from augmask_bench.lock import folder_lock
+
+    grid, folder = _open_plan(plan_file, out)
+    with folder_lock(folder):
+        counts = import_grid(folder, grid.runs, sources)
+    if as_json:
+        print_json({"out": str(folder), **counts})
+        return
+    titles = {"fills": "fills", "samples": "rows", "runs": "records"}
+    new = ", ".join(f"{counts[kind]:,} {title}" for kind, title in titles.items())
+    typer.echo(f"{folder}: {new} are new")
+    if counts["ignored"]:
+        print_error(
+            f"note: {counts['ignored']:,} files belong to no run of this plan: they "
+            "were made with other settings, versions or tables"
+        )
+    if counts["incomplete"]:
+        print_error(
+            f"note: {counts['incomplete']:,} files are incomplete; import all archives "
+            "of an export together"
+        )
+
+
+@app.command()
 def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
     """Count the runs of a grid by status, and list failed runs with the reasons."""
     from augmask_bench.results import collect, stale
+    from augmask_bench.speed import use_of_devices
+    from augmask_bench.stages import state_of
 
     grid, folder = _open_plan(plan_file, out)
     frame = collect(folder, grid.runs)
-    counts = frame["status"].value_counts().to_dict()
-    counts["pending"] = len(grid.runs) - len(frame)
+    states = Counter(state_of(folder, run) for run in grid.runs)
+    order = [*frame["status"].unique(), "trained", "pending"]
+    counts = {state: states[state] for state in dict.fromkeys(order) if states[state]}
+    counts.setdefault("pending", 0)
+    used = use_of_devices(folder, {run.name for run in grid.runs})
     n_stale = len(stale(folder, grid.runs))
     incomplete = frame[frame["status"] != "done"]
     if as_json:
@@ -254,10 +519,16 @@ def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
         listed = incomplete[["status", *names]].to_dict("records")
         print_json(
             {"out": str(folder), "runs": len(grid.runs), **counts, "stale": n_stale}
-            | {"unfinished": listed}
+            | {"devices": used, "unfinished": listed}
         )
         return
     typer.echo(f"{folder}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
+    for device, total in used.items():
+        typer.echo(
+            f"  {device}: {total['runs']:,.0f} runs trained in "
+            f"{total['seconds']:,.0f} s, {total['steps_per_second']:,.0f} steps of "
+            "models per second of training"
+        )
     for line in incomplete.itertuples():
         typer.echo(
             f"  {line.status}: {line.method} on {line.dataset}, {line.mechanism} "
@@ -267,17 +538,23 @@ def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
         typer.echo(f"  {n_stale:,} results belong to no run of this plan; not shown")
 
 
-def _results(plan_file: Path, out: Path | None) -> tuple[pd.DataFrame, Path]:
+def _results(
+    plan_file: Path, out: Path | None, selection: _Selection | None = None
+) -> tuple[pd.DataFrame, Path]:
     """Return the results of a grid; report runs that are pending or unavailable."""
     grid, folder = _open_plan(plan_file, out)
     frame = _collect(grid, folder)
+    runs: Sequence[Run] = grid.runs
+    if selection is not None:
+        runs = selection.of(grid.runs)
+        frame = frame[frame["run"].isin({run.name for run in runs})]
     if not len(frame):
         raise DataError(
             f"no results of {plan_file} in {folder}; run `augmask bench run` first"
         )
-    missing = len(grid.runs) - len(frame)
+    missing = len(runs) - len(frame)
     if missing:
-        print_error(f"note: {missing:,} of {len(grid.runs):,} runs are pending")
+        print_error(f"note: {missing:,} of {len(runs):,} runs are pending")
     unavailable = frame[frame["status"] == "unable"]
     for label, rows in unavailable.groupby("method", sort=False):
         print_error(f"note: {label} is not ranked: {rows['reason'].iloc[0]}")
@@ -295,19 +572,33 @@ def table(
     scores: Annotated[
         Path | None, typer.Option(help="CSV file for the scores, one line per run")
     ] = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    by_dataset: Annotated[
+        bool,
+        typer.Option("--by-dataset", help="print every metric by data set instead"),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the rank table, and save it as Markdown, CSV and LaTeX."""
+    """Print the rank table; save it and every metric by data set.
+
+    Ranked are the blocks that the chosen methods share. Tables are saved as Markdown,
+    CSV and LaTeX.
+    """
     from augmask.files import atomic_write
     from augmask.rng import stream
-    from augmask_bench import layout
+    from augmask_bench import dataset_tables, layout
     from augmask_bench.ranks import rank_table
     from augmask_bench.results import RANKS, remove_derived, save_scores
     from augmask_bench.significance import gains
 
     if scores is not None and scores.suffix != ".csv":
         raise UsageError(f"--scores must be a .csv file, got {scores}")
-    frame, folder = _results(plan_file, out)
+    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods)
+    frame, folder = _results(plan_file, out, chosen)
     remove_derived(folder, RANKS)
     written: list[str] = []
     if scores is not None:
@@ -321,18 +612,27 @@ def table(
             print_error(f"note: {mechanism} is not ranked: {error}")
             continue
         tested = gains(ranked, stream(0, "gains"), against)
+        metrics = dataset_tables.dataset_tables(ranked, against)
         texts = {
-            "md": layout.markdown(ranked, tested),
-            "csv": layout.csv(ranked, tested),
-            "tex": layout.latex(ranked, tested),
+            f"ranks-{mechanism}.md": layout.markdown(ranked, tested),
+            f"ranks-{mechanism}.csv": layout.csv(ranked, tested),
+            f"ranks-{mechanism}.tex": layout.latex(ranked, tested),
+            f"datasets-{mechanism}.md": "\n".join(
+                map(dataset_tables.markdown, metrics)
+            ),
+            f"datasets-{mechanism}.csv": dataset_tables.csv(metrics),
+            f"datasets-{mechanism}.tex": "\n".join(map(dataset_tables.latex, metrics)),
         }
-        for suffix, text in texts.items():
-            path = folder / f"ranks-{mechanism}.{suffix}"
-            with atomic_write(path) as part:
+        for name, text in texts.items():
+            with atomic_write(folder / name) as part:
                 part.write_text(text, encoding="utf-8")
-            written.append(str(path))
+            written.append(str(folder / name))
         ranks[mechanism] = ranked.mean.T.to_dict()
-        if not as_json:
+        if as_json:
+            continue
+        if by_dataset:
+            typer.echo("\n".join(map(dataset_tables.terminal, metrics)))
+        else:
             typer.echo(layout.terminal(ranked, tested))
     if as_json:
         print_json({"files": written, "ranks": ranks})

@@ -19,9 +19,8 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import dask
 import distributed
@@ -30,14 +29,10 @@ from dask.tokenize import tokenize
 from distributed.utils import silence_logging_cmgr
 
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
+from augmask_bench.jobs import RETRIES, Failure, Job, JobsFailed, Result
 
 # Seconds that a scheduler has to answer.
 CONNECT_TIMEOUT = 10.0
-# Jobs that the message of `JobsFailed` names; its `failures` hold all of them.
-MAX_NAMED = 5
 # Read by torch, LightGBM, XGBoost, numpy and joblib when they are first imported.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -52,7 +47,7 @@ LOCAL_CONFIG = {
     # one job per worker, and no blame for jobs that had not started
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.work-stealing": False,
-    # a job that loses its worker is repeated by `_run_jobs`, after all others
+    # a job that loses its worker is repeated by `run_jobs`, after all others
     "distributed.scheduler.allowed-failures": 0,
     # native code may hold the interpreter lock for longer than any heartbeat
     "distributed.scheduler.worker-ttl": None,
@@ -63,40 +58,6 @@ class ClusterLost(AugMaskError):
     """The scheduler disappeared, or dropped the jobs, while they were running."""
 
     exit_code = 4
-
-
-@dataclass(frozen=True)
-class Failure(Generic[Job]):
-    """A job without a result: the reason, and the traceback if the call raised."""
-
-    job: Job
-    reason: str
-    trace: str = ""
-
-
-class JobsFailed(AugMaskError):
-    """Some jobs have no result; the results of all others were delivered.
-
-    Examples
-    --------
-    >>> print(JobsFailed([Failure("adult", "ValueError: no rows")], 3))
-    1 of 3 jobs failed, the others are done: adult (ValueError: no rows)
-    """
-
-    exit_code = 4
-
-    def __init__(self, failures: Sequence[Failure[Any]], total: int) -> None:
-        self.failures = tuple(failures)
-        named = [f"{failed.job} ({failed.reason})" for failed in failures[:MAX_NAMED]]
-        if len(failures) > MAX_NAMED:
-            named.append(f"and {len(failures) - MAX_NAMED} more")
-        super().__init__(
-            f"{len(failures)} of {total} jobs failed, the others are done: "
-            + "; ".join(named)
-        )
-        for failed in failures[:MAX_NAMED]:
-            if failed.trace:
-                self.add_note(f"{failed.job}:\n{failed.trace}")
 
 
 # -- jobs on any cluster --------------------------------------------------------
@@ -149,7 +110,7 @@ def _submit(
     return raised, lost
 
 
-def _run_jobs(
+def run_jobs(
     client: Any,
     call: Callable[[Job], Result],
     jobs: Sequence[Job],
@@ -217,7 +178,7 @@ def _stop(cluster: Any, groups: Path) -> None:
 
 
 @contextmanager
-def _local_client(n_jobs: int) -> Iterator[Any]:
+def local_client(n_jobs: int) -> Iterator[Any]:
     """Give the client of a cluster of `n_jobs` processes on this machine."""
     threads = max(1, joblib.cpu_count() // n_jobs)
     with (
@@ -291,15 +252,15 @@ def run_locally(
         raise UsageError(f"the number of jobs must be at least 1, got {n_jobs}")
     if not jobs:
         return
-    with _local_client(n_jobs) as client:
-        _run_jobs(client, call, jobs, {}, done)
+    with local_client(n_jobs) as client:
+        run_jobs(client, call, jobs, {}, done)
 
 
 # -- a cluster of the user's ----------------------------------------------------
 
 
 @contextmanager
-def _connected(scheduler: str) -> Iterator[Any]:
+def connected(scheduler: str) -> Iterator[Any]:
     """Give a client of the scheduler, or say in one sentence why there is none."""
     with silence_logging_cmgr(logging.CRITICAL + 1):
         try:
@@ -322,7 +283,7 @@ def _connected(scheduler: str) -> Iterator[Any]:
             yield client
 
 
-def _check_workers(client: Any, resources: Mapping[str, float]) -> None:
+def check_workers(client: Any, resources: Mapping[str, float]) -> None:
     """Refuse resources that no worker has: Dask would wait for them silently."""
     address = client.scheduler.address
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
@@ -351,7 +312,7 @@ def run_on_cluster(
     *,
     scheduler: str,
     resources: Mapping[str, float] | None = None,
-    retries: int = 2,
+    retries: int = RETRIES,
     done: Callable[[Job, Result], None],
 ) -> None:
     """Call `call(job)` for every job on the workers of a Dask scheduler.
@@ -394,9 +355,9 @@ def run_on_cluster(
         If no scheduler answers, or no worker has the resources.
     """
     options = {"retries": retries, "resources": dict(resources or {})}
-    with _connected(scheduler) as client:
-        _check_workers(client, resources or {})
-        _run_jobs(client, call, jobs, options, done)
+    with connected(scheduler) as client:
+        check_workers(client, resources or {})
+        run_jobs(client, call, jobs, options, done)
 
 
 @contextmanager
@@ -413,7 +374,7 @@ def on_cluster(scheduler: str) -> Iterator[None]:
     for the table.
     """
     with (
-        _connected(scheduler) as client,
+        connected(scheduler) as client,
         joblib.parallel_config(backend="dask", client=client),
         warnings.catch_warnings(),
     ):

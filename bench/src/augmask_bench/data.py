@@ -11,7 +11,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,24 @@ class Dataset:
     kinds: dict[str, str]
     target: str
     task: str
+
+    @cached_property
+    def schema(self) -> dict[str, dict[str, Any]]:
+        """Kinds and levels of all columns, as settings of a schema.
+
+        The list of levels is that of the complete table: which levels happen to be
+        observed differs from block to block, and so would the networks.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AugMaskWarning)
+            inferred = infer_schema(self.frame, self.kinds)
+        settings: dict[str, dict[str, Any]] = {}
+        for column in inferred:
+            settings[column.name] = {"kind": self.kinds[column.name]}
+            if column.kind == "category":
+                levels = list(column.categories) or sorted(column.all_levels)
+                settings[column.name] |= {"levels": levels, "unseen_levels": True}
+        return settings
 
     @property
     def numeric(self) -> list[str]:
@@ -134,7 +152,7 @@ class Source:
             return _digest_of_file(self, stat.st_mtime_ns, stat.st_size)
         entry = known_tables()[self.name]
         if "made_by" in entry:
-            return _digest(self)
+            return _digest_of_file(self, 0, 0)
         facts: dict[str, Any] = {
             key: getattr(self, key) for key in ("target", "task", "drop", "rows")
         }
@@ -201,7 +219,7 @@ def _digest(source: Source) -> str:
 
 @lru_cache(maxsize=64)
 def _digest_of_file(source: Source, changed: int, size: int) -> str:
-    """Return the hash of a file's table; it is read again if the file changed."""
+    """Return the hash of a table; a file is read again if it changed."""
     del changed, size
     return _digest(source)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -37,10 +37,12 @@ from augmask_bench.validation import with_options
 if TYPE_CHECKING:
     import pandas as pd
 
+    from augmask import AugMask
     from augmask.augmentation.augment import Augmented
     from augmask.table.codec import Codec
+    from augmask.table.schema import Schema
     from augmask.table.table import Table
-    from augmask_bench.augmentation_cache import CachedAugmenter
+    from augmask_bench.fills import StoredFill
     from augmask_bench.methods import Method
 
 BASELINE_PRESETS = ("paper", "small")
@@ -61,6 +63,9 @@ class Request:
         The training table; complete if the generator needs that.
     kinds : mapping
         The kind of every column, as a schema.
+    schema : mapping
+        Kinds and, of categories, the levels of the complete table; a network for it
+        has the same shape whichever levels are observed.
     rows : int
         Number of rows to generate.
     target : str
@@ -68,7 +73,7 @@ class Request:
     seed : int
     device : str
     max_minutes : float, optional
-    augmenter : CachedAugmenter, optional
+    augmenter : StoredFill, optional
         The augmenter of the method, for a generator that augments the table itself.
     augmented : Augmented, optional
         For a generator that needs complete tables: the encoded `table`, with the codec
@@ -84,8 +89,9 @@ class Request:
     seed: int
     device: str = "auto"
     max_minutes: float | None = None
-    augmenter: CachedAugmenter | None = None
+    augmenter: StoredFill | None = None
     augmented: Augmented | None = None
+    schema: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +106,17 @@ class Generated:
     fit_seconds: float = 0.0
     sample_seconds: float = 0.0
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+# Rows of one request, or what its training raised.
+Outcome = Generated | Exception
+# How the complete baselines encode a table before it is filled.
+PLAIN_ENCODING = {"ties": "midpoint", "links": "ignore"}
+
+
+def _plain_encoding(method: Method) -> Mapping[str, Any]:
+    del method
+    return PLAIN_ENCODING
 
 
 def _plain_options(method: Method) -> Mapping[str, Any]:
@@ -140,6 +157,16 @@ class Generator:
         `settings(method)`: everything that determines its rows, as plain values.
     check : callable
         `check(method)` raises if an option is invalid; called before a grid starts.
+    generate_many : callable, optional
+        `generate_many(requests)` yields rows, or an error, for each of several requests
+        that differ in table, seed and strategy only, and that are trained together. The
+        rows are those of `generate`.
+    encoding : callable
+        `encoding(method)`: the settings that determine how the table is encoded before
+        it is filled. Methods with equal ones share fills.
+    fill : callable, optional
+        `fill(request)` makes and stores the fill that `generate` would use, for a
+        generator that fills the table itself; without it the training does so.
     """
 
     name: str
@@ -155,6 +182,9 @@ class Generator:
     keeps_time: bool = False
     settings: Callable[[Method], Mapping[str, Any]] = _plain_options
     check: Callable[[Method], None] = _any_options
+    generate_many: Callable[[Sequence[Request]], Iterator[Outcome]] | None = None
+    encoding: Callable[[Method], Mapping[str, Any]] = _plain_encoding
+    fill: Callable[[Request], None] | None = None
 
     def why_unavailable(self, device: str = "auto") -> str:
         """Return why it cannot run here; an empty text if it can."""
@@ -222,36 +252,107 @@ def _check_backbone(method: Method) -> None:
     )
 
 
-def _run_backbone(request: Request) -> Generated:
+def _backbone_encoding(method: Method) -> Mapping[str, Any]:
+    settings = _backbone_config(method)
+    return {name: getattr(settings, name) for name in PLAIN_ENCODING}
+
+
+def _model(request: Request) -> AugMask:
+    """Return the unfitted model of a request."""
     import augmask as am
 
-    method, cached = request.method, request.augmenter
+    method, fill = request.method, request.augmenter
     supervise: Any = method.supervise
-    model = am.AugMask(
+    return am.AugMask(
         backbone=method.generator,
-        augmenter=cached if cached is not None else method.augmenter,
+        augmenter=fill if fill is not None else method.augmenter,
         supervise=supervise,
         preset=method.preset,
         options={**dict(method.options), "completions": method.completions},
         seed=request.seed,
         device=request.device,
     )
+
+
+def _fill_backbone(request: Request) -> None:
+    """Prepare a training, which fills the table, and stop there."""
+    from augmask.prepare import prepare_fit
+
+    model = _model(request).set_params(device="cpu")
+    prepare_fit(model, request.table, schema=request.schema or request.kinds)
+
+
+def _trained_together(
+    models: Sequence[AugMask], requests: Sequence[Request]
+) -> list[float]:
+    """Fit the models, together if possible; return the seconds that each took.
+
+    If they do not fit into memory together, halves of them may.
+    """
+    import augmask as am
+    from augmask.errors import TrainingDiverged
+
     start = time.perf_counter()
-    model.fit(request.table, schema=request.kinds, max_minutes=request.max_minutes)
-    fitted = time.perf_counter()
-    rows = model.sample(request.rows, seed=request.seed)
-    sampled = time.perf_counter()
-    return Generated(
-        rows,
-        fitted - start - (cached.spent if cached is not None else 0.0),
-        sampled - fitted,
-        {
-            "steps": int(model.history_["step"].iloc[-1]),
-            "stopped": model.training_["stopped"],
-            "restarts": model.training_["restarts"],
-            "device": next(model.backbone_.parameters()).device.type,
-        },
-    )
+    first = requests[0]
+    try:
+        am.fit_many(
+            models,
+            [request.table for request in requests],
+            schema=first.schema or first.kinds,
+            max_minutes=first.max_minutes,
+            progress=False,
+        )
+    except TrainingDiverged:
+        # all others are fitted
+        if len(models) == 1:
+            raise
+    except (MemoryError, RuntimeError):
+        if len(models) == 1:
+            raise
+        half = len(models) // 2
+        return [
+            *_trained_together(models[:half], requests[:half]),
+            *_trained_together(models[half:], requests[half:]),
+        ]
+    spent = sum(r.augmenter.spent for r in requests if r.augmenter is not None)
+    return [(time.perf_counter() - start - spent) / len(models)] * len(models)
+
+
+def _run_backbones(requests: Sequence[Request]) -> Iterator[Outcome]:
+    """Train all models together, then generate the rows of one after another."""
+    models = [_model(request) for request in requests]
+    seconds = _trained_together(models, requests)
+    for i, request in enumerate(requests):
+        model = models[i]
+        try:
+            if not hasattr(model, "backbone_"):
+                # alone, it fails with its own message
+                _trained_together([model], [request])
+            start = time.perf_counter()
+            rows = model.sample(request.rows, seed=request.seed)
+        except Exception as error:
+            yield error
+            continue
+        yield Generated(
+            rows,
+            seconds[i],
+            time.perf_counter() - start,
+            {
+                "steps": int(model.history_["step"].iloc[-1]),
+                "stopped": model.training_["stopped"],
+                "restarts": model.training_["restarts"],
+                "device": next(model.backbone_.parameters()).device.type,
+            },
+        )
+        # what has its rows is not needed any more
+        models[i] = model.__class__()
+
+
+def _run_backbone(request: Request) -> Generated:
+    (outcome,) = _run_backbones([request])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 BACKBONES = tuple(
@@ -259,12 +360,15 @@ BACKBONES = tuple(
         name,
         label,
         _run_backbone,
-        version="5",
+        version="6",
         strategies=tuple(STRATEGIES),
         on_device=True,
         keeps_time=True,
         settings=_backbone_settings,
         check=_check_backbone,
+        generate_many=_run_backbones,
+        encoding=_backbone_encoding,
+        fill=_fill_backbone,
     )
     for name, label in (
         ("tabddpm", "TabDDPM"),
@@ -338,6 +442,25 @@ def _steps(facts: Any) -> int:
     return int(facts.get("steps", 0)) or sum(map(_steps, facts.values()))
 
 
+def _schema_of_rows(request: Request) -> Schema:
+    """Return a schema whose levels are those of some row of the training table.
+
+    Packages of other authors expect that. Numbers are described by what was observed.
+    """
+    from augmask.table.infer import infer_schema
+    from augmask.table.schema import CATEGORICAL, Schema
+
+    schema = infer_schema(request.table, request.kinds)
+    if request.augmented is None:
+        return schema
+    return Schema(
+        tuple(
+            schema[column.name] if column.kind in CATEGORICAL else column
+            for column in request.augmented.codec.schema
+        )
+    )
+
+
 def _encode(module: str, request: Request) -> tuple[Codec, Table]:
     """Return the codec, fitted on observed cells only, and the table to train on."""
     from augmask.table.codec import Codec
@@ -345,13 +468,12 @@ def _encode(module: str, request: Request) -> tuple[Codec, Table]:
     from augmask_bench.baselines.plain import unscaled_codec
 
     augmented = request.augmented
+    if module in UNSCALED:
+        codec = unscaled_codec(_schema_of_rows(request))
+        return codec, codec.encode(request.table)
     if augmented is None:
-        schema = infer_schema(request.table, request.kinds)
-    else:
-        schema = augmented.codec.schema
-    if augmented is None or module in UNSCALED:
-        plain = module in UNSCALED
-        codec = unscaled_codec(schema) if plain else Codec.fit(request.table, schema)
+        schema = infer_schema(request.table, request.schema or request.kinds)
+        codec = Codec.fit(request.table, schema)
         return codec, codec.encode(request.table)
     # a complete table: every cell counts, observed or augmented
     every = np.ones_like(augmented.table.observed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
@@ -33,6 +33,7 @@ _TEX_SPECIAL = {
     "α": r"$\alpha$",
     "β": r"$\beta$",
     "±": r"$\pm$",
+    "†": r"$\dagger$",
     "×": r"$\times$",
     **{sign: "\\" + sign for sign in "&%$#_{}"},
 }
@@ -49,7 +50,8 @@ def tex_escape(text: str) -> str:
     return "".join(_TEX_SPECIAL.get(sign, sign) for sign in text)
 
 
-def _markdown_escape(text: str) -> str:
+def markdown_escape(text: str) -> str:
+    """Return a text with the signs escaped that Markdown reads."""
     return re.sub(r"([\\|*_<`\[\]])", r"\\\1", text)
 
 
@@ -74,7 +76,8 @@ def scenarios(table: RankTable) -> str:
     )
 
 
-def _heading(table: RankTable) -> str:
+def heading(table: RankTable) -> str:
+    """Return mechanism and blocks of a table in words."""
     name = "All mechanisms" if table.mechanism == "all" else table.mechanism.upper()
     many = "" if table.blocks == 1 else "s"
     return f"{name}, {table.blocks} block{many}: {scenarios(table)}"
@@ -91,6 +94,25 @@ def _notes(table: RankTable, gains: Gains | None) -> list[str]:
 
 def _mark(gains: Gains | None, method: str, metric: str) -> str:
     return "" if gains is None else gains.mark(method, metric)
+
+
+def _has_daggers(gains: Gains | None) -> bool:
+    """Whether some Gain is lost by Holm's correction."""
+    if gains is None:
+        return False
+    tests = gains.tests
+    return bool(((tests["mark_plain"] == "gain") & (tests["mark"] != "gain")).any())
+
+
+def tex_mark(mark: str) -> str:
+    r"""Return marks as a superscript of LaTeX.
+
+    Examples
+    --------
+    >>> tex_mark("*†"), tex_mark("")
+    ('$^{*\\dagger}$', '')
+    """
+    return "$^{" + mark.replace("†", r"\dagger") + "}$" if mark else ""
 
 
 def _is_bold(table: RankTable, gains: Gains | None) -> pd.DataFrame:
@@ -128,7 +150,7 @@ def _tested(gains: Gains) -> list[list[str]]:
     ]
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of cells as aligned text, the first column to the left."""
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return [
@@ -147,7 +169,7 @@ def terminal(table: RankTable, gains: Gains | None = None) -> str:
     tested = gains is not None and not gains.tests.empty
     has_delta, has_failed = bool(delta.notna().any()), bool((failed > 0).any())
     # padding for marks keeps decimal points aligned
-    padding = 2 if tested else 0
+    padding = 2 + int(tested and _has_daggers(gains)) if tested else 0
     head = ["", *(SHORT[metric] for metric in table.metrics)]
     lines = [head + ["Δ"] * has_delta + ["failed"] * has_failed]
     for method in mean.index:
@@ -160,10 +182,10 @@ def terminal(table: RankTable, gains: Gains | None = None) -> str:
         if has_failed:
             cells.append(str(failed[method] or ""))
         lines.append([method, *cells])
-    text = [_heading(table), "", *_aligned(lines), ""]
+    text = [heading(table), "", *aligned(lines), ""]
     if gains is not None and tested:
         text += [f"Summary rank gained over {gains.rival}", ""]
-        text += [*_aligned([["", *TESTED[1:]], *_tested(gains)]), ""]
+        text += [*aligned([["", *TESTED[1:]], *_tested(gains)]), ""]
     legend = f"Average rank in a block, 1 is best of {len(mean)}."
     if has_delta:
         legend += " Δ: summary rank gained over NoAug of the same generator."
@@ -172,7 +194,8 @@ def terminal(table: RankTable, gains: Gains | None = None) -> str:
     return "\n".join(text) + "\n"
 
 
-def _piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+def piped(head: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table in Markdown, the first column to the left."""
     separator = ["---", *["---:"] * (len(head) - 1)]
     return ["| " + " | ".join(line) + " |" for line in (head, separator, *lines)]
 
@@ -195,18 +218,18 @@ def markdown(table: RankTable, gains: Gains | None = None) -> str:
             cell += _mark(gains, method, metric).replace("*", r"\*")
             change = _signed(delta.loc[method, metric])
             cells.append(f"{cell} ({change})" if change else cell)
-        lines.append([_markdown_escape(method), *cells, str(failed[method])])
+        lines.append([markdown_escape(method), *cells, str(failed[method])])
     legend = (
         f"Average rank ± standard deviation over blocks, 1 is best of {len(mean)}; in "
         f"brackets the rank gained over NoAug. {_bold_means(gains)}"
     )
     notes = (legend, *_notes(table, gains))
-    text = [f"**{_heading(table)}**", "", *_piped(head, lines), ""]
+    text = [f"**{heading(table)}**", "", *piped(head, lines), ""]
     if gains is not None and not gains.tests.empty:
-        tests = [[_markdown_escape(name), *rest] for name, *rest in _tested(gains)]
-        text += [f"Summary rank gained over {_markdown_escape(gains.rival)}:", ""]
-        text += [*_piped(TESTED, tests), ""]
-    return "\n".join([*text, *(f"- {_markdown_escape(note)}" for note in notes), ""])
+        tests = [[markdown_escape(name), *rest] for name, *rest in _tested(gains)]
+        text += [f"Summary rank gained over {markdown_escape(gains.rival)}:", ""]
+        text += [*piped(TESTED, tests), ""]
+    return "\n".join([*text, *(f"- {markdown_escape(note)}" for note in notes), ""])
 
 
 def long_table(table: RankTable, gains: Gains | None = None) -> pd.DataFrame:
@@ -229,7 +252,7 @@ def csv(table: RankTable, gains: Gains | None = None) -> str:
     return str(long_table(table, gains).to_csv(index=False, lineterminator="\n"))
 
 
-def _tex_name(table: RankTable, method: str) -> str:
+def tex_name(table: RankTable, method: str) -> str:
     """Return a method's first cell; variants are indented below their NoAug."""
     base = table.methods.loc[method, "base"]
     if base:
@@ -244,10 +267,18 @@ def _tex_name(table: RankTable, method: str) -> str:
     return tex_escape(method)
 
 
+def tex_shade(table: RankTable, method: str) -> str:
+    """Return the colour of a method's row."""
+    if not table.methods.loc[method, "base"]:
+        return ""
+    ours = table.methods.loc[method, "strategy"] == "AugMask"
+    return rf"\rowcolor{{{'blue!7' if ours else 'gray!10'}}} "
+
+
 def _tex_line(
     table: RankTable, gains: Gains | None, bold: pd.DataFrame, method: str
 ) -> str:
-    cells = [_tex_name(table, method)]
+    cells = [tex_name(table, method)]
     for metric in table.metrics:
         rank, sd, delta = (
             part.loc[method, metric] for part in (table.mean, table.sd, table.delta)
@@ -255,24 +286,17 @@ def _tex_line(
         cell = f"{rank:.1f}"
         if metric != SUMMARY and pd.notna(sd):
             cell += rf" $\pm$ {{\small {sd:.1f}}}"
-        mark = _mark(gains, method, metric)
-        if mark:
-            cell += f"$^{{{mark}}}$"
+        cell += tex_mark(_mark(gains, method, metric))
         cells.append(rf"\textbf{{{cell}}}" if bold.loc[method, metric] else cell)
         change = _signed(delta)
         colour = "black!40!red" if change.startswith("-") else "black!60!green"
         cells.append(rf"\textcolor{{{colour}}}{{({change})}}" if change else "--")
-    shade = ""
-    if table.methods.loc[method, "base"]:
-        ours = table.methods.loc[method, "strategy"] == "AugMask"
-        shade = rf"\rowcolor{{{'blue!7' if ours else 'gray!10'}}} "
-    return shade + " & ".join(cells) + r" \\"
+    return tex_shade(table, method) + " & ".join(cells) + r" \\"
 
 
-def _tex_body(table: RankTable, gains: Gains | None) -> list[str]:
-    bold = _is_bold(table, gains)
+def tex_groups(table: RankTable, span: int, line: Callable[[str], str]) -> list[str]:
+    """Return a line per method, missing-aware baselines first, with titles."""
     aware = table.methods["aware"].astype(bool)
-    span = 1 + 2 * len(table.metrics)
     groups = [
         ("(A) Missing-aware baselines", list(aware.index[aware])),
         ("(B) Missing-unaware baselines", list(aware.index[~aware])),
@@ -287,11 +311,17 @@ def _tex_body(table: RankTable, gains: Gains | None) -> list[str]:
                 r"\midrule",
                 rf"\multicolumn{{{span}}}{{l}}{{\textbf{{{title}}}}} \\",
             ]
-        lines += [
-            r"\midrule",
-            *(_tex_line(table, gains, bold, method) for method in methods),
-        ]
+        lines += [r"\midrule", *map(line, methods)]
     return lines
+
+
+def _tex_body(table: RankTable, gains: Gains | None) -> list[str]:
+    bold = _is_bold(table, gains)
+
+    def line(method: str) -> str:
+        return _tex_line(table, gains, bold, method)
+
+    return tex_groups(table, 1 + 2 * len(table.metrics), line)
 
 
 def _tex_head(metrics: Sequence[str]) -> list[str]:
@@ -324,7 +354,7 @@ def latex(table: RankTable, gains: Gains | None = None) -> str:
     failed = table.methods["failed"]
     broken = [f"{name} {count}" for name, count in failed[failed > 0].items()]
     caption = [
-        rf"\textbf{{{tex_escape(_heading(table))}.}}",
+        rf"\textbf{{{tex_escape(heading(table))}.}}",
         rf"Average rank ($\downarrow$) $\pm$ {{\small standard deviation}} over blocks "
         f"of {len(failed)} methods; Summary: mean rank over the metrics within a "
         r"block; $\Delta$: rank gained over \texttt{+NoAug}.",

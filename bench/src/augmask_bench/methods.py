@@ -15,6 +15,7 @@ from augmask.augmentation.completions import CompletionPlan
 from augmask.config import STRATEGIES, SUPERVISE
 from augmask.errors import UsageError, did_you_mean
 from augmask_bench.augmentation_cache import (
+    TRUTH,
     augmenter_settings,
     augmenter_version,
     perturbed_augmenter,
@@ -29,6 +30,7 @@ from augmask_bench.generators import (
 )
 
 DISPLAY_NAMES = {
+    TRUTH: "truth",
     **{"zero": "Zero", "mean": "Mean", "noise": "Noise"},
     "hyperimpute": "HyperImpute",
 }
@@ -56,6 +58,8 @@ class Method:
         Sizes and budgets of a backbone or baseline.
     options : tuple of (name, value)
         Settings that differ from the preset.
+    max_minutes : float, optional
+        Limit of a training of this method, instead of the plan's.
     label : str
         Its name in results.
     """
@@ -69,6 +73,7 @@ class Method:
     lam: float | None = None
     preset: str = "paper"
     options: tuple[tuple[str, Any], ...] = ()
+    max_minutes: float | None = None
     label: str = ""
 
     def identity(self) -> dict[str, Any]:
@@ -79,18 +84,21 @@ class Method:
         """
         generator = find_generator(self.generator)
         names = ("generator", "augmenter", "supervise", "completions")
-        fill: dict[str, Any] = {}
-        if self.augmenter:
-            augmenter = perturbed_augmenter(self.augmenter, self.eta, self.lam)
-            fill = {
-                "version": augmenter_version(augmenter),
-                "settings": augmenter_settings(augmenter),
-            }
         return {
             **{name: getattr(self, name) for name in names},
             "version": generator.version,
             "settings": dict(generator.settings(self)),
-            "fill": fill,
+            "fill": self.fill_identity(),
+        }
+
+    def fill_identity(self) -> dict[str, Any]:
+        """Return the version and the settings of the augmenter; empty without one."""
+        if not self.augmenter:
+            return {}
+        augmenter = perturbed_augmenter(self.augmenter, self.eta, self.lam)
+        return {
+            "version": augmenter_version(augmenter),
+            "settings": augmenter_settings(augmenter),
         }
 
     def why_unavailable(self, device: str = "auto") -> str:

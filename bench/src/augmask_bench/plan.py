@@ -14,14 +14,16 @@
     strategy = ["NoAug", "AugFull", "AugMask"]
     preset = "fast"
     options = { steps = 500 }
+    max_minutes = 60                 # of a training; here or for the whole plan
 
 A run is named by a hash of everything that determines its result: the contents of the
 table, the missing cells, the split, the metrics, all settings of the generator and the
 augmenter with presets and defaults resolved, and the versions that these two declare.
 Settings of the machine (`device`) and of files (`keep`) and mere names (`label`,
 `strategy`) are not hashed: changing them repeats no run. `max_minutes` is hashed,
-because it may end a training early; it includes the time of augmentation, which only
-the first run of a block spends.
+because it may end a training early; filling the table is not part of it.
+
+The filled table that a run trains on is named by a hash too, of what determines it.
 """
 
 from __future__ import annotations
@@ -34,20 +36,23 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
-from augmask.errors import DataError, UsageError
+from augmask.augmentation.completions import CompletionPlan
+from augmask.errors import DataError, UsageError, did_you_mean
 from augmask.missing.simulate import MAR_VARIANTS, MECHANISMS
 from augmask_bench.data import MIN_ROWS, Source
 from augmask_bench.methods import Method, complete_method, find_generator
 from augmask_bench.validation import as_list, check_keys, one_of, texts, typed
 
-# Part of every run's name; raise it when split, missingness or scoring change.
-PROTOCOL = 1
+# Part of every run's name; raise it when split, missingness or scoring change. 2: the
+# levels of a category are those of the complete table, and a stored fill has numbers in
+# single precision.
+PROTOCOL = 2
 KEYS = (
     *("datasets", "mechanisms", "mar", "ratios", "seeds", "methods", "metrics"),
     *("keep", "device", "max_minutes", "modules"),
@@ -208,6 +213,14 @@ def _one_or_more(key: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def _minutes(entry: Mapping[str, Any]) -> float | None:
+    """Return a limit of time."""
+    minutes = typed(entry, "max_minutes", (int, float), None)
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise UsageError(f"max_minutes must be above 0, got {minutes:g}")
+    return None if minutes is None else float(minutes)
+
+
 def _methods(entry: Any) -> list[Method]:
     """Return the methods of one entry: all combinations of its lists."""
     if not isinstance(entry, Mapping):
@@ -233,6 +246,8 @@ def _methods(entry: Any) -> list[Method]:
             for name in {"eta", "lam"} & combination.keys():
                 combination[name] = float(combination[name])
             methods.append(Method(**combination, options=tuple(options.items())))
+    minutes = _minutes(entry)
+    methods = [replace(method, max_minutes=minutes) for method in methods]
     label = typed(entry, "label", str, "")
     if label and len(methods) > 1:
         raise UsageError(
@@ -293,6 +308,42 @@ def name_now(run: Run) -> str:
     return _name(run.source.digest(), protocol, run.method, run.metrics)
 
 
+def fill_name(run: Run) -> str:
+    """Return the name of the fill that a run trains on; empty if it needs none.
+
+    Fills are exchanged between machines, so it holds nothing of the machine.
+    """
+    method = run.method
+    if not method.augmenter:
+        return ""
+    generator = find_generator(method.generator)
+    setting = "one" if generator.complete else method.completions
+    facts = [
+        *(PROTOCOL, run.source.digest()),
+        _protocol_facts(run.mechanism, run.mar, run.ratio, run.seed, None),
+        *(method.augmenter, method.fill_identity()),
+        str(CompletionPlan.parse(setting)),
+        dict(generator.encoding(method)),
+    ]
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def together_key(run: Run) -> str:
+    """Return what runs have in common that can train together; the name if none can.
+
+    They differ in missing cells, seed and strategy. A limit of time is for one run.
+    """
+    generator = find_generator(run.method.generator)
+    if generator.generate_many is None or run.max_minutes is not None:
+        return run.name
+    facts = [
+        *(run.method.generator, generator.version, run.source.digest(), run.device),
+        dict(generator.settings(run.method)),
+    ]
+    return json.dumps(facts, sort_keys=True)
+
+
 def _document(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -302,6 +353,44 @@ def _document(path: Path) -> dict[str, Any]:
     # nesting depth and number of digits are limited by Python, not by TOML
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the plan {path} is not valid TOML: {error}") from error
+
+
+def select(runs: Iterable[Run], **chosen: Sequence[Any] | None) -> list[Run]:
+    """Return the runs whose dimensions have the chosen values.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+    **chosen : sequence, optional
+        Values of `datasets`, `mechanisms`, `ratios`, `seeds` or `methods`; a method by
+        its label, its generator or the generator's label. None or empty for all.
+    """
+    left = list(runs)
+    for dimension, wanted in chosen.items():
+        if not wanted:
+            continue
+        names = {run.name: _values(run, dimension) for run in left}
+        known: set[Any] = set().union(*names.values())
+        for value in wanted:
+            if value not in known:
+                texts = sorted(f"{v:g}" if isinstance(v, float) else v for v in known)
+                hint = f"; known: {', '.join(map(str, texts))}"
+                if isinstance(value, str):
+                    hint = did_you_mean(value, texts)
+                raise UsageError(
+                    f"the plan has no {dimension.removesuffix('s')} {value!r}{hint}"
+                )
+        left = [run for run in left if names[run.name] & set(wanted)]
+    return left
+
+
+def _values(run: Run, dimension: str) -> set[Any]:
+    """Return the names by which a run can be chosen in a dimension."""
+    if dimension == "methods":
+        generator = run.method.generator
+        return {run.method.label, generator, find_generator(generator).label}
+    value = run.block[("datasets", "mechanisms", "ratios", "seeds").index(dimension)]
+    return {value}
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -360,9 +449,7 @@ def read_plan(path: str | Path) -> Plan:
     mar = one_of("mar", typed(document, "mar", str, MAR_VARIANTS[0]), MAR_VARIANTS)
     keep = typed(document, "keep", bool, False)
     device = one_of("device", typed(document, "device", str, "auto"), DEVICES)
-    minutes = typed(document, "max_minutes", (int, float), None)
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise UsageError(f"max_minutes must be above 0, got {minutes:g}")
+    minutes = _minutes(document)
     seeds = as_list(document, "seeds", int, 0)
     if min(seeds) < 0:
         raise UsageError(f"seeds must be at least 0, got {min(seeds)}")
@@ -375,12 +462,13 @@ def read_plan(path: str | Path) -> Plan:
         seeds,
         methods,
     ):
-        protocol = _protocol_facts(mechanism, mar, ratio, seed, minutes)
+        limit = minutes if method.max_minutes is None else method.max_minutes
+        protocol = _protocol_facts(mechanism, mar, ratio, seed, limit)
         name = _name(digests[source], protocol, method, metrics)
         runs.append(
             Run(
                 name, source, mechanism, mar, ratio, seed, method, metrics,
-                keep, device, minutes, modules,
+                keep, device, limit, modules,
             )
         )  # fmt: skip
     return Plan(tuple(runs), device, keep)

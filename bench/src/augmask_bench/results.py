@@ -1,8 +1,9 @@
-"""Results: one small file per run, collected into one table.
+"""Results: rows and one small record per run, collected into one table.
 
-A result is a flat JSON object in `runs/<name>.json` of the grid's folder. Files are
-written atomically, so a grid can be killed at any moment: a run is either completed or
-pending.
+Generated rows are stored in `samples/<name>.parquet` of the grid's folder before they
+are scored, with what is known about their training; the result of a run is a flat JSON
+object in `runs/<name>.json`. Files are written atomically, so a grid can be killed at
+any moment: a run is pending, trained or completed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from augmask.errors import DataError
 from augmask.files import atomic_write
 from augmask_bench.methods import find_generator
 from augmask_bench.plan import Run
@@ -36,17 +40,21 @@ COLUMNS: dict[str, str] = {
     **dict.fromkeys(["eta", "lam"], "float64"),
     **dict.fromkeys(["status", "reason"], "str"),
     **dict.fromkeys([*METRICS, "mle_real", "mle_synthetic", *SECONDS], "float64"),
-    **dict.fromkeys(["rows", "columns", "steps"], "float64"),
+    **dict.fromkeys(["rows", "columns", "steps", "together"], "float64"),
     **dict.fromkeys(["real", "stopped", "device", "commit", "versions", "date"], "str"),
 }
 # Columns of a published score file.
 PUBLISHED = (
     *("dataset", "mechanism", "ratio", "seed", "method", "status", "reason"),
-    *(*METRICS, "mle_real", "mle_synthetic", *SECONDS, "steps", "device"),
+    *(*METRICS, "mle_real", "mle_synthetic", *SECONDS, "steps", "together", "device"),
     *("commit", "versions", "date"),
 )
 TABLE = "results.parquet"
-RANKS = ("ranks-*.md", "ranks-*.csv", "ranks-*.tex")
+RANKS = tuple(
+    f"{name}-*.{suffix}"
+    for name in ("ranks", "datasets")
+    for suffix in ("md", "csv", "tex")
+)
 # Files derived from the results.
 DERIVED = (TABLE, *RANKS, "figures/*.svg", "figures/*.png")
 # A run that is unable to start here is tried again: another machine may be able to.
@@ -126,29 +134,104 @@ def sample_file(out: Path, run: Run) -> Path:
     return out / "samples" / f"{run.name}.parquet"
 
 
+# Key of a rows file's metadata.
+FACTS = b"augmask_bench"
+
+
+def store_rows(path: Path, rows: pd.DataFrame, facts: Mapping[str, Any]) -> None:
+    """Write generated rows and what is known about their training to one file."""
+    table = pa.Table.from_pandas(rows, preserve_index=False)
+    plain = json.dumps(_plain(facts)).encode()
+    table = table.replace_schema_metadata(
+        {**(table.schema.metadata or {}), FACTS: plain}
+    )
+    # Levels become codes. Bytes of numbers compress better grouped by their place.
+    floats = [f.name for f in table.schema if pa.types.is_floating(f.type)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as part:
+        pq.write_table(
+            *(table, part),
+            compression="zstd",
+            use_dictionary=[n for n in table.column_names if n not in floats],
+            use_byte_stream_split=floats,
+        )
+
+
+def read_rows(path: Path) -> tuple[pd.DataFrame, RunResult]:
+    """Return stored rows and the facts of their training."""
+    try:
+        table = pq.read_table(path)
+        facts = json.loads((table.schema.metadata or {})[FACTS])
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        raise DataError(
+            f"cannot read the rows {path} ({type(error).__name__}); delete the file, "
+            "and the run is trained again"
+        ) from error
+    return table.to_pandas(), facts
+
+
 def real_file(out: Path, dataset: str, seed: int, real: str) -> Path:
     """Return the file of the complete training rows; `real` is their hash."""
     return out / "real" / f"{dataset}-{seed}-{real}.parquet"
 
 
-def pending(out: Path, runs: Iterable[Run], retry_failed: bool = False) -> list[Run]:
-    """Return the runs that still have to be executed.
+def _is_over(out: Path, run: Run, retry_failed: bool) -> bool:
+    """Whether nothing is left to do for a run."""
+    result = read(out, run.name)
+    if result is None or result["status"] not in FINAL:
+        return False
+    if result["status"] == "failed":
+        return not retry_failed
+    return not run.keep or sample_file(out, run).exists()
 
-    A run is over if it completed or failed. One that was not available on the machine
-    where it was tried is tried again, and so is one whose rows were not kept if the
-    plan now keeps rows.
+
+def pending(out: Path, runs: Iterable[Run], retry_failed: bool = False) -> list[Run]:
+    """Return the runs that are neither completed nor failed.
+
+    One that was not available on the machine where it was tried is tried again, and so
+    is one whose rows were not kept if the plan now keeps rows.
     """
+    return [run for run in runs if not _is_over(out, run, retry_failed)]
+
+
+def untrained(out: Path, runs: Iterable[Run], retry_failed: bool = False) -> list[Run]:
+    """Return the pending runs that have no rows yet, here or on another machine."""
+    elsewhere = trained_elsewhere(out)
+    return [
+        run
+        for run in pending(out, runs, retry_failed)
+        if run.name not in elsewhere and not sample_file(out, run).exists()
+    ]
+
+
+def unscored(out: Path, runs: Iterable[Run]) -> list[Run]:
+    """Return the runs whose rows are stored and have no scores yet."""
     todo = []
     for run in runs:
         result = read(out, run.name)
-        over = result is not None and result["status"] in FINAL
-        if over and result is not None and result["status"] == "failed":
-            over = not retry_failed
-        elif over and run.keep:
-            over = sample_file(out, run).exists()
-        if not over:
+        done = result is not None and result["status"] == "done"
+        if not done and sample_file(out, run).exists():
             todo.append(run)
     return todo
+
+
+def _elsewhere(out: Path) -> Path:
+    return out / "elsewhere.json"
+
+
+def trained_elsewhere(out: Path) -> set[str]:
+    """Return the names of the runs that another machine has rows or results of."""
+    try:
+        names = json.loads(_elsewhere(out).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return set()
+    return {str(name) for name in names} if isinstance(names, list) else set()
+
+
+def set_trained_elsewhere(out: Path, names: Iterable[str]) -> None:
+    """Note which runs another machine has rows or results of."""
+    with atomic_write(_elsewhere(out)) as part:
+        part.write_text(json.dumps(sorted(names)), encoding="utf-8")
 
 
 def _frame(results: list[RunResult]) -> pd.DataFrame:
@@ -214,6 +297,9 @@ def save_table(out: Path, frame: pd.DataFrame) -> Path:
 
 
 def save_scores(path: Path, frame: pd.DataFrame) -> None:
-    """Write the scores of all runs as CSV, one line per run."""
+    """Write the scores of all runs as CSV, one line per run, with all digits.
+
+    Rounding would make ties, and ranks could not be computed from the file again.
+    """
     with atomic_write(path) as part:
-        frame[list(PUBLISHED)].round(4).to_csv(part, index=False, lineterminator="\n")
+        frame[list(PUBLISHED)].to_csv(part, index=False, lineterminator="\n")

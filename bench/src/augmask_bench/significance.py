@@ -7,7 +7,9 @@ with Pratt's treatment of zeros:
 * **Gain** (``**``): better, one-sided p < 0.05 after Holm over all methods and metrics;
 * **Match** (``*``): no Gain, but not worse: one-sided p >= 0.05, without Holm, which
   would make a Match easier to get;
-* no mark: worse.
+* no mark: worse;
+* a dagger (``†``): a Gain without Holm's correction only. The paper does not say that
+  it corrects, so its marks are those with ``**`` or ``†``.
 
 Blocks of one dataset are not independent, so a test over blocks overstates the evidence
 across datasets. The same test on the means of datasets and a bootstrap over datasets
@@ -33,6 +35,8 @@ RESAMPLES = 9999
 # Up to this many blocks the test is exact; beyond, the normal limit is as good.
 MAX_EXACT = 200
 MARKS = {"gain": "**", "match": "*", "": ""}
+# A Gain that Holm's correction takes away.
+UNCORRECTED = "†"
 
 
 def signed_rank(differences: npt.ArrayLike) -> tuple[float, float]:
@@ -110,9 +114,10 @@ class Gains:
     rival : str
         What the methods were tested against, in words; "" if there was no rival.
     tests : pandas.DataFrame
-        One row per method and metric: `mark` ("gain", "match", ""), `difference` (mean
-        over datasets), `low` and `high` (its bootstrap interval), `p` and `p_less` over
-        blocks, `p_holm`, and `p_datasets`, over means of datasets.
+        One row per method and metric: `mark` ("gain", "match", ""), `mark_plain`, the
+        same without Holm, `difference` (mean over datasets), `low` and `high` (its
+        bootstrap interval), `p` and `p_less` over blocks, `p_holm`, and `p_datasets`,
+        over means of datasets.
     notes : tuple of str
     """
 
@@ -121,11 +126,37 @@ class Gains:
     notes: tuple[str, ...]
 
     def mark(self, method: str, metric: str) -> str:
-        """Return ``**`` for a Gain, ``*`` for a Match, else nothing."""
-        return MARKS[self.tests["mark"].get((method, metric), "")]
+        """Return ``**`` for a Gain, ``*`` for a Match, ``†`` for one without Holm."""
+        if (method, metric) not in self.tests.index:
+            return ""
+        test = self.tests.loc[(method, metric)]
+        return as_mark(test["mark"], test["mark_plain"])
 
 
-def _rival(table: RankTable, against: str | None) -> tuple[list[str], str]:
+def as_mark(corrected: str, plain: str) -> str:
+    """Return the sign of a mark with Holm beside that of one without.
+
+    Examples
+    --------
+    >>> as_mark("gain", "gain"), as_mark("match", "gain"), as_mark("", "")
+    ('**', '*†', '')
+    """
+    lost = plain == "gain" and corrected != "gain"
+    return MARKS[corrected] + (UNCORRECTED if lost else "")
+
+
+def marks_of(tests: pd.DataFrame) -> pd.DataFrame:
+    """Return marks with and without Holm over all rows of `p` and `p_less`."""
+    adjusted = holm(tests["p"])
+    marks = {"p_holm": adjusted}
+    for name, p in (("mark", adjusted), ("mark_plain", tests["p"].to_numpy())):
+        gain = p < ALPHA
+        match = ~gain & (tests["p_less"].to_numpy() >= ALPHA)
+        marks[name] = np.select([gain, match], ["gain", "match"], "")
+    return pd.DataFrame(marks, tests.index)
+
+
+def rivals_of(table: RankTable, against: str | None) -> tuple[list[str], str]:
     """Return the methods whose best score is the rival, and its name."""
     known = list(table.methods.index)
     if against is not None:
@@ -146,7 +177,7 @@ def _notes(table: RankTable, rival: str, n_tests: int) -> tuple[str, ...]:
     n_datasets = table.ranks.index.unique("dataset").size
     notes = [
         f"** Gain, * Match: Wilcoxon over {n_blocks} blocks against {rival}, Holm over "
-        "all methods and metrics.",
+        "all methods and metrics. † Gain without Holm only.",
     ]
     if n_datasets < n_blocks:
         notes.append(
@@ -188,7 +219,7 @@ def gains(
     Gains
         Without tests, but with a note, if there is no such baseline.
     """
-    rivals, name = _rival(table, against)
+    rivals, name = rivals_of(table, against)
     if not rivals:
         return Gains(
             "",
@@ -223,8 +254,6 @@ def gains(
                 }
             )
     tests = pd.DataFrame(lines).set_index(["method", "metric"])
-    tests["p_holm"] = holm(tests["p"])
-    gain = tests["p_holm"] < ALPHA
-    match = ~gain & (tests["p_less"] >= ALPHA)
-    tests.insert(0, "mark", np.select([gain, match], ["gain", "match"], ""))
+    marks = marks_of(tests)
+    tests = pd.concat([marks[["mark", "mark_plain"]], tests, marks[["p_holm"]]], axis=1)
     return Gains(name, tests, _notes(table, name, len(tests)))

@@ -15,7 +15,7 @@ if __name__ == "__main__":
     task = job()
     frame = task.frame()
     model = am.AugMask(seed=task.seed, device="cpu", **task.options)
-    model.fit(Path(task.table).with_suffix(".csv"))
+    model.fit(Path(task.table).with_suffix(".csv"), holdout=0)
     said = {"preset": model.preset_, "training": model.training_}
     if task.task == "synthesize":
         task.write([model.sample(task.rows, seed=task.seed)], **said)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, Self
 
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError, choices
 from augmask.packages import plugins
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
     'LgbmS'
     >>> resolve_augmenter("lgbms")
     Traceback (most recent call last):
-    augmask.errors.UsageError: unknown augmenter 'lgbms'; did you mean 'lgbm-s'?
+    augmask.errors.UsageError: unknown augmenter 'lgbms'; did you mean 'lgbm-s'? \
+known: auto, zero, mean, ...
     """
     if isinstance(augmenter, str):
         name = DEFAULT_AUGMENTER if augmenter == "auto" else augmenter
@@ -106,7 +107,7 @@ def resolve_augmenter(augmenter: str | Augmenter) -> Augmenter:
             return known[name]()
         if name in OPTIONAL:
             raise UsageError(f"the augmenter {name!r} needs {OPTIONAL[name]}")
-        hint = did_you_mean(name, ["auto", *known])
+        hint = choices(name, ["auto", *known])
         raise UsageError(f"unknown augmenter {name!r}{hint}")
     if callable(getattr(augmenter, "fit", None)) and callable(
         getattr(augmenter, "draw", None)

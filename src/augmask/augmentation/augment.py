@@ -12,6 +12,7 @@ from augmask.augmentation import Augmenter, resolve_augmenter
 from augmask.errors import UsageError
 from augmask.rng import stream
 from augmask.table.codec import Codec, write_formats
+from augmask.table.frame_kinds import FrameKind, collected, give_back, kind_name
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.table import Table
@@ -81,7 +82,7 @@ def augment(
     augmenter: str | Augmenter = "auto",
     seed: int = 0,
     schema: Any = None,
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> tuple[Any, Any]:
     """Fill the missing values of a table once, and return which cells were observed.
 
     Parameters
@@ -97,10 +98,10 @@ def augment(
 
     Returns
     -------
-    filled : DataFrame
-        The complete table with recovered dtypes; observed cells are unchanged. Columns
-        without any value stay empty.
-    observed : DataFrame of bool
+    filled : DataFrame, polars frame or Arrow table
+        The complete table, as what `data` came as; a pandas frame with recovered
+        dtypes. Observed cells are unchanged. Columns without any value stay empty.
+    observed : the same, of bool
         False where a value was filled in.
 
     Examples
@@ -112,5 +113,13 @@ def augment(
     >>> filled["x"][0], filled["y"][1]
     (np.float64(1.0), 'b')
     """
+    data = collected(data)
     result = augmented(read_frame(data), augmenter, seed, schema)
-    return result.frame, result.observed
+    filled = result.frame
+    changed = [
+        label
+        for label in filled
+        if not (result.observed[label] | filled[label].isna()).all()
+    ]
+    observed = FrameKind(kind_name(data)).build(result.observed)
+    return give_back(data, filled, changed), observed

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,7 @@ from augmask.cli.shared_options import (
 from augmask.cli.terminal import (
     check_suffix,
     collect_warnings,
+    print_error,
     print_json,
     progress_reporter,
 )
@@ -48,14 +51,26 @@ def _parse_settings(pairs: list[str], backbone: str) -> dict[str, Any]:
     return read_settings(texts, keywords_of(backbone))
 
 
-def _parse_constraints(texts: list[str] | None) -> list[str | list[str]]:
-    """Return inequalities as they are, and "city, zip" as a list of columns."""
-    return [
-        [name.strip() for name in text.split(",")]
-        if "," in text and not set("<>=") & set(text)
-        else text
-        for text in texts or []
-    ]
+@contextmanager
+def _say_what_was_saved() -> Iterator[None]:
+    """Print what an interrupted training has saved, and how to resume it."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stop:
+        notes = getattr(stop, "__notes__", None)
+        nothing = "stopped before the training began; nothing was saved"
+        print_error(f"augmask: {notes[0] if notes else nothing}")
+        if isinstance(stop, KeyboardInterrupt):
+            raise typer.Exit(130) from stop
+        raise
+
+
+def _parse_holdout(text: str) -> Any:
+    """Return a number if it is one; what else is not "auto" is refused by `fit`."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def fit(
@@ -65,7 +80,11 @@ def fit(
         str, typer.Option(help="diffusion model: cdtd, tabdiff or tabddpm")
     ] = "cdtd",
     augmenter: Annotated[
-        str, typer.Option(help="model that fills missing values; auto is lgbm-s")
+        str,
+        typer.Option(
+            help="what fills missing values: auto (lgbm-s), zero, mean, noise, ecdf, "
+            "mice, lgbm-d, lgbm-s, lgbm-s-calibrated or lgbm-chain",
+        ),
     ] = "auto",
     supervise: Annotated[
         str, typer.Option(help="cells that the loss counts: observed or all")
@@ -82,7 +101,9 @@ def fit(
     schema: SchemaFile = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="save the training here, and resume from here if killed"),
+        typer.Option(
+            help="save the training here, also on Ctrl-C, and resume from here"
+        ),
     ] = None,
     ensemble: Annotated[
         int | None,
@@ -91,13 +112,19 @@ def fit(
     constraints: Annotated[
         list[str] | None,
         typer.Option(
-            "--constraint", help="holds in every row, e.g. --constraint 'start <= end'"
+            "--constraint",
+            help="holds in every row: 'start <= end', or 'city, zip' for combinations "
+            "that occur; names that are not plain words in `backticks`",
         ),
     ] = None,
     private_extremes: Annotated[
         bool,
         typer.Option("--private-extremes", help="drop rare levels, trim extremes"),
     ] = False,
+    holdout: Annotated[
+        str,
+        typer.Option(help="share of rows to hold out for the report, e.g. 0.05"),
+    ] = "auto",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
@@ -138,15 +165,20 @@ def fit(
             device=device,
             ensemble="auto" if ensemble is None else ensemble,
         )
-        with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
+        with (
+            _say_what_was_saved(),
+            collect_warnings(as_json) as notes,
+            progress_reporter(as_json) as progress,
+        ):
             model.fit(
                 source,
                 schema=schema,
                 max_minutes=max_minutes,
                 checkpoint=checkpoint,
                 progress=progress,
-                constraints=_parse_constraints(constraints),
+                constraints=constraints,
                 private_extremes=private_extremes,
+                holdout=_parse_holdout(holdout),
             )
         if not parallel.is_main_process():
             return
@@ -172,6 +204,7 @@ def _print_summary(
         "stopped": training["stopped"],
         "restarts": training["restarts"],
         "loss": float(history["loss"].iloc[-1]),
+        "holdout": training["holdout"],
         "held_out": None if held_out != held_out else float(held_out),
         "seconds": seconds,
         "notes": notes,
@@ -183,6 +216,12 @@ def _print_summary(
     restarts = f", {facts['restarts']} restarts" if facts["restarts"] else ""
     if facts["chosen"]:
         typer.echo(f"settings for {facts['chosen']}")
+    rows = facts["holdout"]
+    if rows:
+        typer.echo(
+            f"held out {rows['held_out']:,} of {rows['rows']:,} rows, so that `augmask "
+            "report` can measure privacy and utility (--holdout 0 learns from all)"
+        )
     typer.echo(
         f"{out}: preset {facts['preset']}, missing values filled by "
         f"{facts['augmenter']}, {facts['steps']:,} steps, "

@@ -42,12 +42,11 @@ def inspect(
 ) -> None:
     """Show the inferred schema, where values are missing, and what stands out."""
     from augmask.files import check_apart, check_writable
-    from augmask.missing.describe import describe
-    from augmask.sample.constraints import suggest_constraints, suggestion_notes
+    from augmask.inspection import inspection_of
+    from augmask.sample.constraints import suggestion_notes
     from augmask.table.frames import read_frame
-    from augmask.table.functional_dependencies import with_dependencies
-    from augmask.table.infer import infer_schema, missing_mask
-    from augmask.table.notes import missingness_findings
+    from augmask.table.infer import infer_schema
+    from augmask.table.seen_combinations import with_links
 
     if save_schema is not None:
         check_writable(check_suffix(save_schema, "--save-schema", ".toml"))
@@ -55,35 +54,15 @@ def inspect(
     source = table_file(data, na, sep, header, encoding, sheet)
     with collect_warnings(as_json) as told:
         frame = read_frame(source)
-    inferred = infer_schema(frame, schema, suggest=True)
-    columns = with_dependencies(frame, inferred)
-    facts = describe(frame, missing_mask(frame, columns))
+    inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
+    columns = with_links(frame, inferred)
+    found = inspection_of(frame, columns)
     if save_schema is not None:
         columns.to_toml(save_schema)
-    constraints = suggest_constraints(frame, columns)
     if as_json:
-        print_json(
-            {
-                "columns": [column.to_dict() for column in columns],
-                "missing": facts.to_dict(),
-                "not_applicable": missingness_findings(columns),
-                "constraints": constraints,
-                "notes": [*told, *columns.notes()],
-            }
-        )
+        document = found.to_dict()
+        print_json(document | {"notes": [*told, *document["notes"]]})
         return
-    typer.echo(f"{data}: {len(frame):,} rows, {len(columns)} columns")
-    kept = sum(column.missing_rate for column in columns if column.missing_is_level)
-    kept /= max(len(columns), 1)
-    not_applicable = f" ({kept:.1%} not applicable, kept missing)" if kept else ""
-    typer.echo(
-        f"missing: {facts.rate:.1%} of all cells{not_applicable}, "
-        f"{facts.complete_rows:,} complete rows, {facts.n_patterns:,} patterns\n"
-    )
-    typer.echo(str(columns))
-    if facts.rate:
-        typer.echo("\nmost frequent patterns (rows: columns missing together)")
-        for names, count in facts.patterns[:5]:
-            typer.echo(f"{count:>9,}: {', '.join(map(str, names)) or '(none)'}")
-    for note in (*columns.notes(), *suggestion_notes(constraints)):
+    typer.echo(f"{data}: {found}")
+    for note in (*found.notes, *suggestion_notes(found.constraints)):
         print_error(f"note: {note}")

@@ -51,7 +51,9 @@ def sample(
     out: RowsFile,
     where: Annotated[
         str | None,
-        typer.Option(help="condition, e.g. 'sex == \"F\" and 30 <= age <= 40'"),
+        typer.Option(
+            help="condition, e.g. 'sex == \"F\" and (age < 30 or job is missing)'"
+        ),
     ] = None,
     missing: Annotated[
         str | None,
@@ -111,7 +113,7 @@ def impute(
     sheet: Sheet = None,
     as_json: Json = False,
 ) -> None:
-    """Impute the missing values of a table; observed cells stay unchanged."""
+    """Impute the missing values of a table; all other cells stay unchanged."""
     from augmask.files import check_apart
     from augmask.model import load
     from augmask.sample.imputations import Imputations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +10,10 @@ import typer
 
 from augmask.cli.shared_options import (
     Encoding,
+    FittedModel,
     Header,
     Json,
+    Learner,
     Na,
     Real,
     SchemaFile,
@@ -31,11 +34,21 @@ from augmask.cli.terminal import (
 )
 
 
+def _load(path: Path | None) -> Any:
+    if path is None:
+        return None
+    from augmask.model import load
+
+    return load(path)
+
+
 def evaluate(
     real: Real,
     synthetic: Synthetic,
+    model: FittedModel = None,
     test: Test = None,
     target: Target = None,
+    learner: Learner = "lightgbm",
     schema: SchemaFile = None,
     subsample: Annotated[
         int | None, typer.Option(help="score at most this many rows of each table")
@@ -53,11 +66,13 @@ def evaluate(
 ) -> None:
     """Score synthetic rows; every score comes with a reference from real rows."""
     from augmask.evaluation.evaluate import evaluate
+    from augmask.evaluation.verdict import cards
     from augmask.files import check_apart, check_writable
 
     if out is not None:
         check_writable(check_suffix(out, "--out", ".json"))
-        check_apart("--out", out, real, synthetic, test, schema)
+        check_apart("--out", out, real, synthetic, model, test, schema)
+    fitted = _load(model)
     held_out = None
     if test is not None:
         held_out = table_file(test, na, sep, header, encoding, sheet)
@@ -67,14 +82,21 @@ def evaluate(
             synthetic,
             test=held_out,
             target=target,
+            model=fitted,
             schema=schema,
             seed=seed,
             subsample=subsample,
+            learner=learner,  # type: ignore[arg-type]
             progress=progress,
         )
     text = scores.to_json(out)
     typer.echo(text if as_json else str(scores))
     if not as_json:
+        shown = {card.key for card in cards(scores)}
+        for key, advice in scores.facts["advice"].items():
+            if key in shown:
+                title = scores.entries[key].title
+                typer.echo(f"\n{title}: {advice['text']}\n  {advice['line']}")
         for note in scores.facts["notes"]:
             print_error(f"note: {note}")
 
@@ -83,12 +105,10 @@ def report(
     real: Real,
     synthetic: Synthetic,
     out: Annotated[Path, typer.Option("--out", help="page to write, *.html")],
-    model: Annotated[
-        Path | None,
-        typer.Option(help="model file: adds schema, training curves, imputations"),
-    ] = None,
+    model: FittedModel = None,
     test: Test = None,
     target: Target = None,
+    learner: Learner = "lightgbm",
     schema: SchemaFile = None,
     seed: Seed = 0,
     open_page: Annotated[
@@ -108,18 +128,7 @@ def report(
 
     check_writable(check_suffix(out, "--out", ".html"))
     check_apart("--out", out, real, synthetic, model, test, schema)
-    fitted: Any = None
-    columns: Any = schema
-    augmenter = "auto"
-    if model is not None:
-        from augmask.augmentation import AUGMENTERS
-        from augmask.model import load
-
-        fitted = load(model)
-        columns = fitted.schema_ if schema is None else schema
-        # a custom augmenter is not in the file, and a placeholder cannot be scored
-        if fitted.augmenter_ in AUGMENTERS and fitted.augmenter_ != "zero":
-            augmenter = fitted.augmenter_
+    fitted = _load(model)
     held_out = None
     if test is not None:
         held_out = table_file(test, na, sep, header, encoding, sheet)
@@ -129,12 +138,14 @@ def report(
             synthetic,
             test=held_out,
             target=target,
-            schema=columns,
+            model=fitted,
+            schema=schema,
             seed=seed,
-            augmenter=augmenter,
+            learner=learner,  # type: ignore[arg-type]
             progress=progress,
         )
-        write_report(out, scores, fitted, open_page, progress)
+        today = date.today().isoformat()
+        write_report(out, scores, fitted, open_page, progress, date=today)
     if as_json:
         print_json({"page": str(out), **scores.to_dict()})
     else:
@@ -167,7 +178,7 @@ def demo(
     for r in results:
         rows = (r.alpha_precision, r.beta_recall, r.mle, r.c2st_auc)
         numbers = (r.shape, r.trend, r.trend_worst, *rows)
-        cells = (f"{'-' if v is None else format(v, '.3f'):>7}" for v in numbers)
+        cells = (f"{v:7.3f}" for v in numbers)
         typer.echo(f"{r.strategy:10}{''.join(cells)}   {r.meaning}")
     typer.echo(
         "\nShape compares columns with the truth, Trend pairs of columns (worst: the "
@@ -175,5 +186,8 @@ def demo(
         "them; C2ST is how well a classifier\ntells synthetic from true rows (0.5: "
         "not at all). The closer to the last line, the better.\n"
     )
+    for r in results:
+        if r.verdict:
+            typer.echo(f"The report on {r.strategy}: {r.verdict}\n")
     for name, meaning in FILES.items():
         typer.echo(f"  {out / name}: {meaning}")

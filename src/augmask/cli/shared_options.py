@@ -23,7 +23,16 @@ RowsFile = Annotated[
 Real = Annotated[Path, typer.Argument(help="the table the model was trained on")]
 Synthetic = Annotated[Path, typer.Argument(help="synthetic rows")]
 Test = Annotated[Path | None, typer.Option(help="real rows held out from training")]
-Target = Annotated[str | None, typer.Option(help="column to predict, with --test")]
+Target = Annotated[str | None, typer.Option(help="column to predict on test rows")]
+Learner = Annotated[
+    str, typer.Option(help="what predicts the target: lightgbm or xgboost")
+]
+FittedModel = Annotated[
+    Path | None,
+    typer.Option(
+        "--model", help="model file: adds schema, held-out rows, training, imputations"
+    ),
+]
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="TOML file with settings per column")
 ]

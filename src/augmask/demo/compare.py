@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from importlib import util
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import joblib
@@ -55,8 +54,8 @@ FILES = {
 class Comparison:
     """Scores of complete rows against the complete truth.
 
-    `mle` needs XGBoost and is None without it. `trend_worst` is the mean over the worst
-    tenth of pairs, and `worst_pair` the very worst one.
+    `trend_worst` is the mean over the worst tenth of pairs, and `worst_pair` the very
+    worst one. `verdict` is the sentence of the report, which only AugMask has.
     """
 
     strategy: str
@@ -65,11 +64,12 @@ class Comparison:
     trend: float
     alpha_precision: float
     beta_recall: float
-    mle: float | None
+    mle: float
     c2st_auc: float
     trend_worst: float
     worst_pair: str
     seconds: float
+    verdict: str = ""
 
 
 def compare_with_truth(
@@ -88,11 +88,12 @@ def compare_with_truth(
     categorical = [column.name for column in schema if column.kind in CATEGORICAL]
     tables = (truth, rows, numeric, categorical)
     alpha, beta = alpha_beta(*tables, cache=cache)
-    mle = None
-    if util.find_spec("xgboost") is not None:
-        mle = utility(
-            *(truth, rows, test, numeric, categorical, TARGET), seed=seed, cache=cache
-        ).value
+    mle = utility(
+        *(truth, rows, test, numeric, categorical, TARGET),
+        seed=seed,
+        cache=cache,
+        learner="lightgbm",
+    ).value
     pairs = trend(*tables)
     lowest = pairs.table.sort_values("score", kind="stable")[:1]
     return Comparison(
@@ -156,27 +157,29 @@ def compare_strategies(
             seed=seed,
             device="cpu",
         )
-        model.fit(incomplete, progress=with_strategy)
+        model.fit(incomplete, holdout=0, progress=with_strategy)
         synthetic = model.sample(n, seed=seed, progress=with_strategy)
         seconds = time.monotonic() - start
         known = (truth, test, model.schema_)
-        yield compare_with_truth(
+        compared = compare_with_truth(
             strategy, synthetic, *known, seed=seed, seconds=seconds, cache=cache
         )
-    # AugMask comes last, so these are its rows and its model.
-    write_frames([synthetic], out / "clinic-synthetic.csv")
-    model.save(out / "clinic.augmask")
+        if strategy == "AugMask":
+            write_frames([synthetic], out / "clinic-synthetic.csv")
+            model.save(out / "clinic.augmask")
+            scores = evaluate(
+                incomplete,
+                synthetic,
+                test=test,
+                target=TARGET,
+                model=model,
+                seed=seed,
+                progress=progress,
+            )
+            write_report(out / "report.html", scores, model)
+            compared = replace(compared, verdict=scores.verdict)
+        yield compared
     others = clinic(n, seed + 2)
     yield compare_with_truth(
         "real", others, *known, seed=seed, seconds=0.0, cache=cache
     )
-    scores = evaluate(
-        incomplete,
-        synthetic,
-        test=test,
-        target=TARGET,
-        schema=model.schema_,
-        seed=seed,
-        progress=progress,
-    )
-    write_report(out / "report.html", scores, model)

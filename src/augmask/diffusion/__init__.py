@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError, choices
 from augmask.validation import ValueSpec, spec_for
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
     """
     if isinstance(backbone, str):
         if backbone not in BACKBONES:
-            hint = did_you_mean(backbone, BACKBONES)
+            hint = choices(backbone, BACKBONES)
             raise UsageError(f"there is no backbone {backbone!r}{hint}")
         module, _, name = BACKBONES[backbone].partition(":")
         return cast(

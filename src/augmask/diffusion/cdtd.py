@@ -26,6 +26,11 @@ from torch.nn.functional import embedding, normalize, softplus
 
 from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.base import Batch, CellLoss
+from augmask.diffusion.joint_precondition import (
+    JointPreconditioner,
+    shared,
+    spread_points,
+)
 from augmask.diffusion.nets import (
     DirectPath,
     RandomFourier,
@@ -56,7 +61,7 @@ EMBEDDING_SD = 1e-3  # of the raw embedding; only its direction matters
 PSEUDO_COUNT = 1e-2  # keeps log p finite for a level that was never observed
 MIN_ENTROPY = 1e-2  # nats; a column with one level would weigh infinitely
 EDM_EPS = 1e-7
-Precondition = Literal["cell", "table"]
+Precondition = Literal["cell", "table", "joint"]
 # With more inputs and outputs, `table` has a direct path. Of two tables that were
 # tried, one with 36 is worse with the path and one with 281 without it.
 WIDE = 200
@@ -297,11 +302,13 @@ class CDTD(SamplerMixin, nn.Module):
         missing, a free warp leaves little time for high sigmas
         (docs/research/backbones.md). The sampler follows the learned warp in either
         case.
-    precondition : {"cell", "table"}
+    precondition : {"cell", "table", "joint"}
         What the network starts from. `cell`, as published: each number's own noisy
         value, and nothing for categories. `table`: all that correlations and
         frequencies imply, see `precondition`. Wide tables need it, and also get a
-        direct linear path (`DirectPath`).
+        direct linear path (`DirectPath`). `joint`: a linear model of numbers and levels
+        together, see `joint_precondition`; its cost grows with the cube of the number
+        of levels, and points of categories are not learned.
 
     Examples
     --------
@@ -340,17 +347,24 @@ class CDTD(SamplerMixin, nn.Module):
         self.n_num, self.n_cat, self.cat_width = layout.n_num, layout.n_cat, cat_width
         self.ragged = Ragged(layout.cards, layout.reserved)
         slots = self.ragged.n_slots
-        self.embedding = nn.Parameter(EMBEDDING_SD * torch.randn(slots, cat_width))
-        self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
+        self.joint: JointPreconditioner | None = None
+        if precondition == "joint":
+            self.joint = JointPreconditioner(self.n_num, self.ragged)
+            self.register_buffer("embedding", spread_points(layout.cards, cat_width))
+            self.register_buffer("shift", torch.zeros(self.n_cat, cat_width))
+        else:
+            self.embedding = nn.Parameter(EMBEDDING_SD * torch.randn(slots, cat_width))
+            self.shift = nn.Parameter(torch.zeros(self.n_cat, cat_width))
         n_in = self.n_num + self.n_cat * cat_width
         self.preconditioner: Preconditioner | None = None
         if precondition == "table":
             self.preconditioner = Preconditioner(self.n_num, self.ragged)
-            n_in += self.n_num
+        started = precondition != "cell"
+        n_in += self.n_num * started
         n_out = self.n_num + slots
-        direct = self.preconditioner is not None and n_in + n_out > WIDE
+        direct = started and n_in + n_out > WIDE
         self.net = Denoiser(n_in, n_out, width, depth, time_width, direct)
-        if self.preconditioner is not None:
+        if started:
             # torch scales by the number of coordinates; here a column counts as one
             with torch.no_grad():
                 self.net.project.weight *= math.sqrt(n_in / layout.n_features)
@@ -382,6 +396,9 @@ class CDTD(SamplerMixin, nn.Module):
             for j, p in enumerate(frequencies):
                 self.entropy[j] = max(float(-(p * np.log(p)).sum()), MIN_ENTROPY)
             log_p = torch.from_numpy(np.log(np.concatenate([*frequencies, []])))
+            if self.joint is not None:
+                self.joint.init_from_data(table, log_p, self.category_points())
+                return
             self.net.head.bias[self.n_num :] = log_p.to(self.net.head.bias)
             if self.preconditioner is not None:
                 self.preconditioner.init_from_data(table, log_p)
@@ -398,6 +415,13 @@ class CDTD(SamplerMixin, nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return denoised numbers D [B, d_num] and class logits [B, S]."""
         s_num, s_cat = sigma[:, NUM, None], sigma[:, CAT, None]
+        if self.joint is not None:
+            points = self.category_points()
+            evidence = self.joint.evidence(x_cat, points, s_cat)
+            start = self.joint.start(x_num, evidence, points, sigma)
+            out = self.net(start.inputs, time)
+            num, cat = out[:, : self.n_num], out[:, self.n_num :]
+            return start.mean + start.spread * num, start.logits + cat
         if self.preconditioner is not None:
             points = self.category_points()
             evidence = self.preconditioner.evidence(x_cat, points, s_cat)
@@ -440,6 +464,8 @@ class CDTD(SamplerMixin, nn.Module):
         """
         u = low_discrepancy(batch.num, generator)
         log_u = log_time(u, generator)
+        if self.joint is not None:
+            u, log_u = shared(u), shared(log_u)
         with torch.no_grad():
             sigma = self.warp.sigma(u)
         plain, weighted = self.losses_at(batch, log_u, sigma, generator)
@@ -459,6 +485,8 @@ class CDTD(SamplerMixin, nn.Module):
         """
         low, high = map(math.log, VALIDATION_SIGMAS)
         sigmas = (low + (high - low) * low_discrepancy(batch.num, generator)).exp()
+        if self.joint is not None:
+            sigmas = shared(sigmas)
         parts = []
         for group in (NUM, CAT):
             u = self.warp.time(sigmas, group)

@@ -49,6 +49,20 @@ SHRINKAGE = 20
 MIN_SIGMA = 1e-2
 
 
+def point_blocks(ragged: Ragged, points: Tensor) -> Tensor:
+    """Return the points of all levels, each in its column's block, [S, C e]."""
+    member = ragged.member.to(points.dtype)
+    return (member[:, :, None] * points[:, None, :]).flatten(1)
+
+
+def level_evidence(
+    ragged: Ragged, x_cat: Tensor, points: Tensor, s_cat: Tensor
+) -> Tensor:
+    """Return x · v / σ², a noisy category's evidence for its levels, [B, S]."""
+    flat = x_cat.flatten(1) / s_cat.clamp(min=MIN_SIGMA).square()
+    return flat @ point_blocks(ragged, points).T
+
+
 class Preconditioner(nn.Module):
     """The part of a denoiser that has a closed form.
 
@@ -85,8 +99,7 @@ class Preconditioner(nn.Module):
 
     def evidence(self, x_cat: Tensor, points: Tensor, s_cat: Tensor) -> Tensor:
         """Return x · v / σ², a noisy category's evidence for its levels, [B, S]."""
-        flat = x_cat.flatten(1) / s_cat.clamp(min=MIN_SIGMA).square()
-        return flat @ self._block(points).T
+        return level_evidence(self.ragged, x_cat, points, s_cat)
 
     def inputs(
         self, x_num: Tensor, evidence: Tensor, points: Tensor, s_num: Tensor
@@ -95,7 +108,7 @@ class Preconditioner(nn.Module):
         white = x_num @ self.axes / (self.variance + s_num.square()).sqrt()
         p = self.ragged.softmax(evidence + self.log_prior)
         # points have the length √e
-        block = self._block(points) / math.sqrt(points.shape[1])
+        block = point_blocks(self.ragged, points) / math.sqrt(points.shape[1])
         mean = (p - self.log_prior.exp()) @ block
         return torch.cat([white @ self.axes.T, edm.scaled_input(x_num, s_num), mean], 1)
 
@@ -109,11 +122,6 @@ class Preconditioner(nn.Module):
         skip = x_num / (1 + noise) + (rest * (x_num @ self.axes)) @ self.axes.T
         spread = s_num * ((self.variance / total) @ self.axes.square().T).sqrt()
         return skip + spread * output
-
-    def _block(self, points: Tensor) -> Tensor:
-        """Return the points of all levels, each in its column's block, [S, C e]."""
-        member = self.ragged.member.to(points.dtype)
-        return (member[:, :, None] * points[:, None, :]).flatten(1)
 
 
 def _correlations(table: Table) -> FloatArray:

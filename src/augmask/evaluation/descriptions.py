@@ -35,12 +35,20 @@ DESCRIPTIONS = {
         "of the real table; interactions of three columns are not measured.",
     ),
     "trend_worst": Description(
-        "Trend, worst tenth",
+        "Worst tenth of pairs",
         "fidelity",
         "higher",
         "Mean over the least similar tenth of pairs. It shows lost dependence that the "
         "mean over all pairs hides. Pairs with many levels score low among real rows "
         "too, so compare with the reference.",
+    ),
+    "dependence": Description(
+        "Dependence kept",
+        "fidelity",
+        "higher",
+        "Share of the dependence between columns that synthetic rows have. 1 is all of "
+        "it, 0 is what independent columns have. It sees pairs of columns in five bins "
+        "or eight levels, and also works on few rows.",
     ),
     "trend_sdmetrics": Description(
         "Trend, sdmetrics bins",
@@ -105,7 +113,7 @@ DESCRIPTIONS = {
         "observed together are not scored.",
     ),
     "trend_worst_remasked": Description(
-        "Trend, worst tenth, re-masked",
+        "Worst tenth of pairs, re-masked",
         "incomplete",
         "higher",
         "Mean over the least similar tenth of pairs, on rows that show both. It shows "
@@ -199,6 +207,8 @@ DESCRIPTIONS = {
 }
 
 _OBSERVED = "_observed"
+# Independent columns keep every single column, so they are no floor of these.
+NO_FLOOR = ("shape", "shape_remasked", "shape_complete", "rate_gap")
 
 
 def make_entry(
@@ -237,7 +247,7 @@ def make_entry(
     return Entry(
         value,
         reference,
-        floor,
+        None if key in NO_FLOOR else floor,
         text.group,
         "lower" if lower_is_better else text.better,
         text.title + (", observed cells" if key.endswith(_OBSERVED) else ""),

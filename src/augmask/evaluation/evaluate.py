@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import util
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from augmask.augmentation import Augmenter, resolve_augmenter
-from augmask.errors import AugMaskError, UsageError
+from augmask.augmentation import AUGMENTERS, Augmenter, resolve_augmenter
+from augmask.errors import AugMaskError, DataError, UsageError, brief_repr
+from augmask.evaluation.advice import advice
 from augmask.evaluation.held_out import augmenter_name
 from augmask.evaluation.references import (
     RealPair,
@@ -28,10 +31,15 @@ from augmask.evaluation.references import (
 from augmask.evaluation.results import Scores
 from augmask.evaluation.scoring import Pair, Pairs, Scorer
 from augmask.evaluation.tables import Tables, read_tables
+from augmask.evaluation.utility import LEARNERS, Learner
+from augmask.evaluation.verdict import judge
 from augmask.missing.model import MissingModel, with_missing
 from augmask.packages import library_versions
 from augmask.progress import Progress, silent
 from augmask.rng import stream
+from augmask.table.frames import read_frame
+from augmask.table.holdout import Holdout
+from augmask.table.schema import Schema
 
 Step = Callable[[], None]
 
@@ -47,18 +55,30 @@ class _Evaluation(Scorer):
         target: str | None,
         seed: int,
         augmenter: str | Augmenter | None,
+        learner: Learner,
+        held_out: bool,
         n_jobs: int | None,
         progress: Progress,
     ) -> None:
         super().__init__(tables, seed, n_jobs)
         self.target = target
+        self.learner: Learner = learner
+        self.held_out = held_out
+        self.files: dict[str, str] = {}
+        self.model: dict[str, Any] | None = None
         self.augmenter = augmenter
         self.progress = progress
         self.compared_with = "real" if tables.complete else "observed cells of real"
-        holdout = tables.complete_test
+        # The few rows that `fit` held out are no truth for an incomplete table.
+        few = held_out and not tables.complete
+        self.truth = None if few else tables.complete_test
+        holdout = self.truth
         if not tables.complete:
             # Complete test rows are not comparable with incomplete real rows.
             holdout = tables.test if holdout is None else None
+        if holdout is not None and len(holdout) < len(tables.real) // 2:
+            # Halves of the real table have more rows, and vary less.
+            holdout = None
         self.pair = real_pair(tables.real, holdout, stream(seed, "reference"))
         self.floor = independent(tables.real, stream(seed, "independent"))
 
@@ -73,6 +93,8 @@ class _Evaluation(Scorer):
         """Return the steps that apply, in order; note those that do not."""
         tables = self.tables
         pairs = self._pairs(tables.real, self.pair)
+        if tables.incomplete_synthetic is not None:
+            return self._on_observed_cells(pairs)
         steps: list[Step]
         if tables.complete:
             steps = [
@@ -82,8 +104,8 @@ class _Evaluation(Scorer):
             ]
         else:
             steps = [partial(self.add_remasked, pairs)]
-            if tables.complete_test is not None:
-                steps += self._against_test(tables.complete_test)
+            if self.truth is not None:
+                steps += self._against_test(self.truth)
             else:
                 self.notes.append(
                     "α-precision and β-recall are not scored: they compare complete "
@@ -101,6 +123,18 @@ class _Evaluation(Scorer):
             steps.append(partial(self._privacy, tables.test))
         if self.target is not None:
             steps.append(partial(self._utility, self.target))
+        return steps
+
+    def _on_observed_cells(self, pairs: Pairs) -> list[Step]:
+        """Return the steps for synthetic rows that have missing values themselves."""
+        self.notes.append(
+            "The synthetic rows have missing values, so their observed cells are "
+            "compared with those of the real table; α-precision, β-recall, privacy and "
+            "utility are not scored: they need complete synthetic rows."
+        )
+        steps: list[Step] = [partial(self.add_remasked, pairs)]
+        if self.augmenter is not None:
+            steps.append(partial(self.add_held_out, self.augmenter, self.progress))
         return steps
 
     def _against_test(self, test: pd.DataFrame) -> list[Step]:
@@ -156,21 +190,25 @@ class _Evaluation(Scorer):
             self.notes.append(f"Privacy is not scored: {error}.")
 
     def _utility(self, target: str) -> None:
-        tables, test = self.tables, self.tables.complete_test
-        if util.find_spec("xgboost") is None:
+        tables, test = self.tables, self.truth
+        train, synthetic, floor = tables.real, tables.synthetic, self.floor
+        takes_missing = self.learner == "lightgbm" and not tables.complete
+        if tables.test is None or (test is None and not takes_missing):
+            kind = "real rows" if tables.test is None else "complete real rows"
             self.notes.append(
-                "Utility is not scored: it needs XGBoost, which is not installed; run "
-                "`pip install 'augmask[bench]'`."
+                f"Utility for {target!r} is not scored: it needs {kind} to test on; "
+                "pass them as test rows."
             )
             return
         if test is None:
+            # Both learners see rows with values missing alike, as the test rows have.
+            test = tables.test
+            synthetic, floor = (self.incomplete[role][1] for role in ("value", "floor"))
             self.notes.append(
-                f"Utility for {target!r} is not scored: it needs complete real rows to "
-                "test on; pass them as test rows."
+                "MLE learns from incomplete real rows and from re-masked synthetic "
+                "ones, and is tested on incomplete test rows."
             )
-            return
-        train = tables.real
-        if not tables.complete:
+        elif not tables.complete:
             self.notes.append(
                 "MLE and TRTR are not scored: there are no complete real rows to train "
                 "on. Compare TSTR with `filled`, training on the real table with means "
@@ -178,12 +216,10 @@ class _Evaluation(Scorer):
             )
             labelled = train[train[target].notna()]
             train = mean_mode_fill(labelled, **tables.columns)
-        pairs: Pairs = {
-            "value": (train, tables.synthetic),
-            "floor": (train, self.floor),
-        }
+        imputed = not tables.complete and test is self.truth
+        pairs: Pairs = {"value": (train, synthetic), "floor": (train, floor)}
         try:
-            self.add_utility(pairs, test, target)
+            self.add_utility(pairs, test, target, self.learner, imputed)
         except AugMaskError as error:
             # A test without a second class, a table without another column: the other
             # scores are still valid.
@@ -192,7 +228,7 @@ class _Evaluation(Scorer):
     def references(self) -> pd.DataFrame:
         """Return one line per score with everything to compare it with."""
         lines = [
-            (key, entry.value, entry.reference, entry.floor, self.filled.get(key))
+            (key, entry.value, entry.mark, entry.shown_floor, self.filled.get(key))
             for key, entry in self.entries.items()
         ]
         columns = ["score", "value", "reference", "floor", "filled"]
@@ -222,18 +258,77 @@ class _Evaluation(Scorer):
             "augmenter": None if augmenter is None else augmenter_name(augmenter),
             "seed": self.seed,
             "subsample": subsample,
+            "learner": self.learner,
+            "files": self.files,
+            "model": self.model,
+            "held_out": self.held_out,
             "flagged": flagged,
             "versions": library_versions(*LIBRARIES),
             "seconds": round(seconds, 1),
             "notes": [*tables.notes, *self.notes],
         }
         display = {label: tables.for_display(frame) for label, frame in frames.items()}
-        return Scores(
+        scores = Scores(
             self.entries,
             {**self.details, "references": self.references()},
             facts,
             {**self.parts, **display, "schema": tables.display_schema},
         )
+        judged = {**facts, "verdict": judge(scores), "advice": advice(scores)}
+        return replace(scores, facts=judged)
+
+
+def _kinds(schema: Schema) -> dict[str, dict[str, Any]]:
+    """Return how a model read the columns that it learned.
+
+    Not their levels: rows that it did not learn from, or that `private_extremes` has
+    changed, may have others.
+    """
+    return {
+        column.name: {
+            key: value
+            for key, value in column.settings().items()
+            if key in ("kind", "missing_as", "na_values")
+        }
+        for column in schema
+        if column.kind not in ("constant", "all-missing")
+    }
+
+
+def _facts_of(model: Any) -> dict[str, Any]:
+    """Return how a model was made."""
+    backbone, augmenter = model.backbone, model.augmenter_
+    return {
+        "backbone": backbone if isinstance(backbone, str) else "your own",
+        "augmenter": augmenter if isinstance(augmenter, str) else "your own",
+        "preset": model.preset_,
+        "steps": int(model.settings_.steps),
+        "members": int(model.ensemble_),
+        "seed": int(model.seed),
+    }
+
+
+def _held_out_rows(
+    real: pd.DataFrame, model: Any
+) -> tuple[pd.DataFrame, pd.DataFrame | None, str]:
+    """Return the rows that a model learned from, those held out, and a note on them."""
+    facts = model.training_.get("holdout")
+    if facts is None:
+        return real, None, "The model learned from all rows: `fit` held none out."
+    held_out = Holdout.from_dict(facts)
+    if not held_out.matches(real):
+        return (
+            real,
+            None,
+            "Privacy and utility are not measured on the rows that `fit` held out: the "
+            "real table is another table than the model was fitted to.",
+        )
+    learned, other = held_out.split(real, model.seed)
+    note = (
+        f"The test rows are the {held_out.held_out:,} of {held_out.rows:,} rows that "
+        "`fit` held out."
+    )
+    return learned, other, note
 
 
 def evaluate(
@@ -242,10 +337,12 @@ def evaluate(
     *,
     test: Any = None,
     target: str | None = None,
+    model: Any = None,
     schema: Any = None,
     seed: int = 0,
     subsample: int | None = None,
     augmenter: str | Augmenter | None = "auto",
+    learner: Learner = "lightgbm",
     n_jobs: int | None = None,
     progress: Progress = silent,
 ) -> Scores:
@@ -256,13 +353,18 @@ def evaluate(
     real : DataFrame, polars frame, Arrow table or path
         The table that was learned from, complete or not.
     synthetic : DataFrame, polars frame, Arrow table or path
-        Complete rows.
+        Complete rows, or rows of ``sample(missing="learned")``: of these, observed
+        cells are compared, and scores that need complete rows are left out.
     test : DataFrame, polars frame, Arrow table or path, optional
         Real rows that the generator never saw. They make privacy measurable and give
         a better reference. If the real table is incomplete and these rows are
         complete, they are also the truth for Shape, Trend, α-precision and β-recall.
     target : str, optional
-        A column to predict, for MLE; needs `test` and XGBoost.
+        A column to predict, for MLE; needs test rows.
+    model : AugMask, optional
+        The model that was fitted to `real`. Without `test`, the rows that its `fit`
+        held out are the test rows. Its schema and its augmenter are used if you pass
+        none.
     schema : Schema, path or mapping, optional
         As for `AugMask.fit`. Columns that it sets aside are not scored.
     seed : int
@@ -270,6 +372,9 @@ def evaluate(
         Score at most this many random rows of each table. All rows by default.
     augmenter : str, Augmenter or None
         What draws the held-out cells of an incomplete table; None skips them.
+    learner : {"lightgbm", "xgboost"}
+        What learns for MLE. XGBoost, as in published tables, is in the extra
+        `utility` and needs complete test rows.
     n_jobs : int, optional
         Worker processes and threads; all cores by default.
     progress : Progress
@@ -298,19 +403,52 @@ def evaluate(
     began = time.monotonic()
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be an integer of at least 0, got {seed!r}")
+    if learner not in LEARNERS:
+        raise UsageError(
+            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
+        )
+    if learner == "xgboost" and util.find_spec("xgboost") is None:
+        raise UsageError(
+            "the learner 'xgboost' is not installed; run `pip install "
+            "'augmask[utility]'`, or use 'lightgbm'"
+        )
+    files = {"real": real, "synthetic": synthetic, "test": test}
+    notes: list[str] = []
+    held_out = False
+    if model is not None:
+        schema = _kinds(model.schema_) if schema is None else schema
+        # A custom augmenter is not in a file, and a placeholder cannot be scored.
+        own = model.augmenter_
+        if isinstance(augmenter, str) and augmenter == "auto" and own != "zero":
+            augmenter = own if not isinstance(own, str) or own in AUGMENTERS else "auto"
+        if test is None:
+            real, test, note = _held_out_rows(read_frame(real), model)
+            held_out = test is not None
+            notes.append(note)
     if augmenter is not None:
         # Refuse an unknown name before the work rather than after it.
         resolve_augmenter(augmenter)
-    tables = read_tables(
-        real,
-        synthetic,
-        test,
-        target,
-        schema=schema,
-        subsample=subsample,
-        seed=seed,
+    read = partial(
+        read_tables, target=target, schema=schema, subsample=subsample, seed=seed
     )
-    run = _Evaluation(tables, target, seed, augmenter, n_jobs, progress)
+    try:
+        tables = read(real, synthetic, test)
+    except DataError as error:
+        if not held_out:
+            raise
+        # One odd cell among the rows that nothing was learned from.
+        tables, held_out = read(real, synthetic), False
+        notes = [f"The rows that `fit` held out cannot be compared: {error}."]
+    run = _Evaluation(
+        tables, target, seed, augmenter, learner, held_out, n_jobs, progress
+    )
+    run.notes += notes
+    run.model = None if model is None else _facts_of(model)
+    run.files = {
+        label: str(source)
+        for label, source in files.items()
+        if isinstance(source, str | Path)
+    }
     steps = run.steps()
     for i, step in enumerate(steps):
         progress("evaluate", i, len(steps), {})

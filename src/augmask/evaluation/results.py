@@ -31,6 +31,10 @@ WORST_SHARE = 0.1
 MIN_ROWS_PER_PAIR = 50
 N_WORST_SHOWN = 5
 WIDTH = 10
+# A floor this close to the reference, or within the noise, tells nothing.
+MIN_SCALE = 0.02
+
+CANNOT_TELL = "independent columns score like real rows here, so not judged"
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +125,8 @@ class Entry:
     reference : float, optional
         What real rows that nobody trained on score: the ceiling.
     floor : float, optional
-        What independent columns score.
+        What independent columns score, if that is a floor: scores of single columns
+        have none.
     group : str
         The aspect that the number measures.
     better : {"higher", "lower", "reference"}
@@ -145,6 +150,33 @@ class Entry:
     meaning: str
     comparable: float | None = None
     noise: float = 0.0
+
+    @property
+    def mark(self) -> float | None:
+        """What other real rows would score on as many rows as the value."""
+        if self.reference is None or not math.isfinite(self.reference):
+            return None
+        alike = self.value if self.comparable is None else self.comparable
+        return self.reference + self.value - alike
+
+    @property
+    def scale(self) -> float | None:
+        """How much worse independent columns are than real rows; None if unknown."""
+        if self.mark is None or self.floor is None or not math.isfinite(self.floor):
+            return None
+        below = self.mark - self.floor
+        rises = self.better == "lower" or self.group == "detection"
+        return -below if rises else below
+
+    @property
+    def tells(self) -> bool:
+        """Whether the score can tell independent columns from real rows here."""
+        return self.scale is None or self.scale >= max(MIN_SCALE, self.noise)
+
+    @property
+    def shown_floor(self) -> float | None:
+        """The floor, which is never above the reference; None if it is no floor."""
+        return self.floor if self.tells else None
 
 
 def _plain(value: Any) -> Any:
@@ -189,6 +221,11 @@ class Scores:
         """Return the value of a key."""
         return self.entries[key].value
 
+    @property
+    def verdict(self) -> str:
+        """One sentence over all scores."""
+        return str(self.facts.get("verdict", {}).get("sentence", ""))
+
     def __str__(self) -> str:
         return as_text(self)
 
@@ -202,22 +239,26 @@ class Scores:
                 entry.title,
                 *(
                     "" if x is None else f"{x:.4f}"
-                    for x in (entry.value, entry.reference, entry.floor)
+                    for x in (entry.value, entry.mark, entry.shown_floor)
                 ),
                 entry.meaning,
             )
             for entry in self.entries.values()
         ]
         head = ("score", "value", "real rows", "independent", "what it tells")
-        return html_table("Scores", head, rows)
+        return html_table(self.verdict or "Scores", head, rows)
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per number, indexed by key."""
         numbers = ["value", "reference", "floor"]
         lines = {
             key: {
-                name: getattr(entry, name)
-                for name in (*numbers, "group", "better", "meaning")
+                "value": entry.value,
+                "reference": entry.mark,
+                "floor": entry.shown_floor,
+                "group": entry.group,
+                "better": entry.better,
+                "meaning": entry.meaning,
             }
             for key, entry in self.entries.items()
         }
@@ -226,9 +267,14 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers, tables and facts as plain data."""
-        names = ("value", "reference", "floor", "better", "comparable", "noise")
         numbers = {
-            key: {name: getattr(entry, name) for name in names}
+            key: {
+                "value": entry.value,
+                "reference": entry.mark,
+                "floor": entry.shown_floor,
+                "better": entry.better,
+                "noise": entry.noise,
+            }
             for key, entry in self.entries.items()
         }
         tables = {
@@ -268,7 +314,7 @@ def _entry_lines(entries: Mapping[str, Entry]) -> Iterator[str]:
         if i:
             yield ""
         for entry in group:
-            cells = (entry.value, entry.reference, entry.floor)
+            cells = (entry.value, entry.mark, entry.shown_floor)
             short = entry.meaning.split(". ")[0].rstrip(".")
             yield f"{entry.title:{wide}}{''.join(map(_number, cells))}  {short}"
 
@@ -301,7 +347,8 @@ def as_text(scores: Scores) -> str:
     score       value reference     floor
     Trend      0.9300    0.9800    0.6000  Pairs
     """
-    lines = list(_entry_lines(scores.entries)) if scores.entries else []
+    lines = [scores.verdict, ""] if scores.verdict else []
+    lines += _entry_lines(scores.entries) if scores.entries else []
     for what in ("columns", "pairs"):
         if what in scores.tables:
             lines += _worst_lines(scores.tables[what], what)
@@ -311,10 +358,7 @@ def as_text(scores: Scores) -> str:
         lines.append(f"\nsigns of copying: {flagged}")
     if "reference" in facts:
         lines.append(f"\nreference: {facts['reference']}\nfloor: {facts['floor']}")
-    comparable = [e for e in scores.entries.values() if e.comparable is not None]
-    if comparable:
-        values = ", ".join(
-            f"{entry.title} {entry.comparable:.4f}" for entry in comparable
-        )
-        lines.append(f"on as many rows as the reference: {values}")
+    blind = [entry.title for entry in scores.entries.values() if not entry.tells]
+    if blind:
+        lines.append(f"{CANNOT_TELL}: {', '.join(blind)}")
     return "\n".join(lines)

@@ -27,6 +27,7 @@ import pandas as pd
 
 from augmask.augmentation import Augmenter
 from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.dependence import dependence_kept
 from augmask.evaluation.descriptions import make_entry
 from augmask.evaluation.detection import detection
 from augmask.evaluation.fidelity import shape, trend
@@ -46,7 +47,7 @@ from augmask.evaluation.privacy import privacy
 from augmask.evaluation.references import mean_mode_fill
 from augmask.evaluation.results import Entry, worst_tenth
 from augmask.evaluation.tables import ColumnNames, Floats, Tables
-from augmask.evaluation.utility import Utility, utility
+from augmask.evaluation.utility import TITLES, Learner, Utility, utility
 from augmask.missing.model import MissingModel
 from augmask.progress import Progress
 from augmask.rng import stream
@@ -68,6 +69,8 @@ CORRELATION_SPREAD = 0.9
 # β-recall sums over quantiles, and trees that overfit few rows vary by themselves.
 BETA_SPREAD = 1.4
 AUC_SPREAD = 1.5
+# Dependence kept has a standard error of its own, and is one number.
+Z_KEPT = 2.0
 CONFIDENCE = 0.8
 
 
@@ -149,6 +152,8 @@ class Scorer:
         self.parts: dict[str, Any] = {}
         self.notes: list[str] = []
         self.filled: dict[str, float] = {}
+        # Pairs of real and re-masked rows, if the real table is incomplete.
+        self.incomplete: dict[Role, Pair] = {}
 
     def add(
         self, key: str, numbers: Mapping[Role, float | None], **options: Any
@@ -200,9 +205,23 @@ class Scorer:
         self._add_worst(
             "trend_worst", {role: score.table for role, score in trends.items()}
         )
+        if not suffix:
+            self.add_dependence(pairs["value"])
         for name, scores in (("columns", shapes), ("pairs", trends)):
             self.details[name + suffix] = _with_reference(
                 scores["value"].table, scores["reference"].table, "score"
+            )
+
+    def add_dependence(self, pair: Pair) -> None:
+        """Add the share of the dependence between columns that is kept."""
+        kept = None
+        if len(self.tables.numeric) + len(self.tables.categorical) > 1:
+            kept = dependence_kept(*pair, **self.columns, seed=self.seed)
+        if kept is not None:
+            self.add(
+                "dependence",
+                {"value": kept.value, "reference": 1.0, "floor": 0.0},
+                noise=Z_KEPT * kept.error,
             )
 
     def _equally_long(self, pair: Pair, role: str) -> Pair:
@@ -287,11 +306,18 @@ class Scorer:
         self.details["privacy"] = result.table
         self.parts["privacy"] = result
 
-    def add_utility(self, pairs: Pairs, test: pd.DataFrame, target: str) -> None:
+    def add_utility(
+        self,
+        pairs: Pairs,
+        test: pd.DataFrame,
+        target: str,
+        learner: Learner,
+        imputed: bool,
+    ) -> None:
         """Add MLE and its two parts; the first table of each pair is trained on too.
 
-        If the real table is incomplete, that table is the imputed one: TRTR is then
-        the `filled` side of TSTR, and there is no MLE.
+        If that table was `imputed`, TRTR is the `filled` side of TSTR, and there is no
+        MLE.
         """
         measure = partial(
             utility,
@@ -300,16 +326,17 @@ class Scorer:
             target=target,
             seed=self.seed % 2**31,
             cache=self.cache,
+            learner=learner,
         )
         results = _each(measure, pairs)
         result = results["value"]
-        noise = _utility_noise(result, test[target])
+        noise = _utility_noise(result, test[target].dropna())
         options: dict[str, Any] = {
             "lower_is_better": result.measure != "auroc",
-            "detail": f"Measured as {result.measure}.",
+            "detail": f"Measured as {result.measure} of {TITLES[learner]}.",
         }
         tstr = {role: other.tstr for role, other in results.items()}
-        if self.tables.complete:
+        if not imputed:
             ratios = {role: other.value for role, other in results.items()}
             self.add("mle", ratios | {"reference": 1.0}, noise=noise)
             tstr |= {"reference": result.trtr}
@@ -344,16 +371,21 @@ class Scorer:
         tables = self.tables
         names = [*tables.numeric, *tables.categorical]
         model = MissingModel().fit(tables.real[names], tables.numeric)
+        own = tables.incomplete_synthetic
         results: dict[Role, RemaskedScores] = {}
-        incomplete: dict[Role, Pair] = {}
+        incomplete = self.incomplete
         for role, (real, other) in pairs.items():
             if role == "reference":
                 results[role] = self._compare_observed((real, other))
                 incomplete[role] = (real, other)
                 continue
             rng = stream(self.seed, "remask")
+            # rows with missing values of their own need no others
+            mask = (
+                KnownMask(own[names]) if role == "value" and own is not None else model
+            )
             results[role] = compare_remasked(
-                real, other, **self.columns, rng=rng, model=model
+                real, other, **self.columns, rng=rng, model=mask
             )
             incomplete[role] = (real, results[role].frame)
         comparable = self._comparable(incomplete)
@@ -368,6 +400,8 @@ class Scorer:
         ):
             numbers = {role: float(getattr(r, name)) for role, r in results.items()}
             noise = 0.0
+            if key.endswith("_complete") and own is not None:
+                continue
             if key.endswith("_complete"):
                 # The missing values of the reference rows were imputed.
                 numbers = {role: numbers[role] for role in ("value", "floor")}
@@ -381,6 +415,7 @@ class Scorer:
         self._add_worst(
             "trend_worst_remasked", {role: r.pairs for role, r in results.items()}
         )
+        self.add_dependence(incomplete["value"])
         result = results["value"]
         for name in ("columns", "pairs"):
             other = getattr(results["reference"], name)

@@ -326,6 +326,10 @@ class Tables:
         Columns of the real table that are not scored, and why.
     notes : list of str
         What else to know when reading the scores.
+    incomplete_synthetic : pandas.DataFrame or None
+        The synthetic rows as they were passed, if values are missing in them. Those in
+        `synthetic` are then drawn column by column, so that only distributions of
+        single columns mean anything.
     """
 
     schema: Schema
@@ -338,6 +342,7 @@ class Tables:
     placeholders: Mapping[str, Any]
     left_out: Mapping[str, str]
     notes: list[str]
+    incomplete_synthetic: pd.DataFrame | None = None
 
     @property
     def columns(self) -> ColumnNames:
@@ -455,6 +460,34 @@ def _without_empty(schema: Schema, real: pd.DataFrame) -> Schema:
     )
 
 
+def _check_missing(real: pd.DataFrame, synthetic: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the synthetic rows if values are missing where the real table's are."""
+    missing = synthetic.isna().sum()
+    for name, count in missing.items():
+        subject = f"column {name!r} of the synthetic table has {count} missing values"
+        if count and count == len(synthetic):
+            raise DataError(f"{subject} and no other; leave it out of both tables")
+        if count and real[name].notna().all():
+            raise DataError(
+                f"{subject}; the real one has none: drop those rows or fill them "
+                "(`augmask sample` gives complete rows)"
+            )
+    return synthetic if missing.any() else None
+
+
+def _with_values(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Return the frame with missing values drawn from those of their column."""
+    filled = {}
+    for name in frame:
+        column = frame[name].copy()
+        missing = column.isna().to_numpy(dtype=bool)
+        if missing.any():
+            drawn = rng.choice(np.flatnonzero(~missing), missing.sum())
+            column[missing] = column.iloc[drawn].array
+        filled[name] = column
+    return pd.DataFrame(filled)
+
+
 def read_tables(
     real: Any,
     synthetic: Any,
@@ -523,12 +556,9 @@ def read_tables(
         label: _missing_as_values(frame, inferred, placeholders)
         for label, frame in plain.items()
     }
-    for name, count in scored["synthetic"].isna().sum().items():
-        if count:
-            raise DataError(
-                f"column {name!r} of the synthetic table has {count} missing values; "
-                "drop those rows or fill them (`augmask sample` gives complete rows)"
-            )
+    incomplete = _check_missing(scored["real"], scored["synthetic"])
+    if incomplete is not None:
+        scored["synthetic"] = _with_values(incomplete, stream(seed, "synthetic values"))
     return Tables(
         schema=inferred,
         numeric=[c.name for c in inferred if c.kind in NUMERIC],
@@ -543,4 +573,5 @@ def read_tables(
         placeholders=placeholders,
         left_out=left_out,
         notes=notes,
+        incomplete_synthetic=incomplete,
     )

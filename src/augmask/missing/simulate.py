@@ -30,6 +30,7 @@ from scipy.special import expit, logit
 
 from augmask.errors import UsageError, did_you_mean
 from augmask.rng import stream
+from augmask.table.frame_kinds import collected, give_back
 from augmask.table.frames import read_frame
 from augmask.table.table import BoolArray, FloatArray
 
@@ -247,7 +248,7 @@ def ampute(
     ratio: float = 0.3,
     seed: int = 0,
     mar: str = "equal",
-) -> pd.DataFrame:
+) -> Any:
     """Return a copy of a table in which a share of the cells is missing.
 
     Use it to test a method on missing values whose truth you know. Every column takes
@@ -270,9 +271,10 @@ def ampute(
 
     Returns
     -------
-    pandas.DataFrame
-        With the index of `data`. Integers become floats where they need NaN, booleans
-        become objects with NaN; categories, dates and nullable dtypes are kept.
+    DataFrame, polars frame or Arrow table
+        As what `data` came as. A pandas frame has the index of `data`; integers become
+        floats where they need NaN, booleans become objects with NaN; categories, dates
+        and nullable dtypes are kept.
 
     Raises
     ------
@@ -294,6 +296,7 @@ def ampute(
     >>> len(truth) == int(incomplete["age"].isna().sum())
     True
     """
+    data = collected(data)
     table = read_frame(data)
     rng = stream(seed, "ampute", mechanism)
     numbers = as_numbers(table)
@@ -303,4 +306,6 @@ def ampute(
     ]
     result = pd.concat(columns, axis=1).set_axis(table.columns, axis=1)
     # A frame keeps its index: users compare the two cell by cell.
-    return result.set_axis(data.index) if isinstance(data, pd.DataFrame) else result
+    if isinstance(data, pd.DataFrame):
+        return result.set_axis(data.index)
+    return give_back(data, result, result.columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from augmask.evaluation.privacy import Privacy
 from augmask.evaluation.results import Scores
 from augmask.evaluation.tables import Frames
 from augmask.evaluation.utility import Utility
+from augmask.evaluation.verdict import Verdict, cards, verdict
 from augmask.progress import Progress, silent
 from augmask.report.aggregates import (
     MIN_COUNT,
@@ -37,7 +38,6 @@ from augmask.report.aggregates import (
     project,
 )
 from augmask.report.imputation import Imputation, measure_imputation
-from augmask.report.verdict import Verdict, cards, verdict
 from augmask.rng import stream
 from augmask.table.schema import Column, Schema
 
@@ -165,7 +165,7 @@ def _safe_utility(
     counts = real[target].value_counts()
     rare = {f"auroc of {level}" for level, n in counts.items() if n < MIN_COUNT}
     table = utility.table[~utility.table.index.isin(rare)]
-    return Utility(utility.value, utility.tstr, utility.trtr, utility.measure, table)
+    return replace(utility, table=table)
 
 
 def gather(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import math
 import webbrowser
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -18,6 +21,9 @@ from matplotlib.figure import Figure
 import augmask
 from augmask.evaluation.held_out import NOMINAL
 from augmask.evaluation.results import Scores
+from augmask.evaluation.tables import Floats
+from augmask.evaluation.utility import TITLES
+from augmask.evaluation.verdict import CHANCE, RULES, Verdict, headline, overall
 from augmask.files import atomic_write, check_writable
 from augmask.missing.gap import LARGE_GAP, MODERATE_GAP
 from augmask.progress import Progress, silent
@@ -25,7 +31,6 @@ from augmask.report import plots
 from augmask.report.aggregates import MIN_COUNT, safe_share
 from augmask.report.facts import Facts, gather
 from augmask.report.svg import svg
-from augmask.report.verdict import CHANCE, RULES, Verdict, headline
 
 HERE = Path(__file__).parent
 # Columns that are not folded away, the worst ones.
@@ -163,15 +168,77 @@ def _sections(f: Facts) -> list[tuple[str, str]]:
     return [(key, name) for key, name, present in sections if present]
 
 
-def _context(f: Facts) -> dict[str, Any]:
+def _place(v: Verdict) -> int:
+    """Return the place of a score in the table: the worst first, the augmenter last."""
+    return len(ORDER) if v.entry.group == "held-out" else ORDER[v.grade]
+
+
+def _about(f: Facts, date: str | None) -> list[tuple[str, str]]:
+    """Return what the page is about: files, date, sizes and the model's settings."""
+    files = {k: Path(path).name for k, path in f.run.get("files", {}).items()}
+    real = f"{f.rows['real']:,} rows, {f.n_columns} columns"
+    if f.missing is not None:
+        real += f", {_percent(f.missing.summary.rate)} missing"
+    sizes = {"real": real, "synthetic": f"{f.rows['synthetic']:,} rows"}
+    test = f.run.get("rows", {}).get("test")
+    if test is not None:
+        sizes["test"] = f"{test:,} rows"
+        if f.run.get("held_out"):
+            sizes["test"] += " that fit held out"
+    lines = [
+        (label, f"{files[label]}, {size}" if label in files else size)
+        for label, size in sizes.items()
+    ]
+    model = f.run.get("model")
+    if model:
+        members = f", {model['members']} networks" if model["members"] > 1 else ""
+        lines.append(
+            (
+                "model",
+                f"{model['backbone']}, preset {model['preset']}, {model['steps']:,} "
+                f"steps{members}, augmenter {model['augmenter']}, seed {model['seed']}",
+            )
+        )
+    return [*lines, *([("date", date)] if date else [])]
+
+
+def _next_steps(f: Facts) -> list[tuple[str, Mapping[str, str]]]:
+    """Return what to try for the cards that fail, each step once, the worst first."""
+    steps: dict[str, tuple[list[str], Mapping[str, str]]] = {}
+    for v in sorted(f.cards, key=lambda v: ORDER[v.grade]):
+        step = f.run.get("advice", {}).get(v.key)
+        if step is not None:
+            titles, _ = steps.setdefault(step["line"], ([], step))
+            titles.append(v.entry.title.removesuffix(", re-masked"))
+    return [(f"{', '.join(titles)}:", step) for titles, step in steps.values()]
+
+
+def _cells(names: Sequence[str], values: Floats) -> Markup:
+    """Return the attributes of a matrix that can be read by pointing at it."""
+    rounded = np.where(np.isnan(values), None, np.round(values, 2)).tolist()
+    left, bottom, width, height = plots.matrix_box(len(names))
+    cells = json.dumps({"names": list(names), "values": rounded})
+    box = json.dumps([left, 1 - bottom - height, width, height])
+    return Markup('data-cells="{}" data-box="{}"').format(cells, box)
+
+
+def _context(f: Facts, date: str | None) -> dict[str, Any]:
     """Return what the template shows beside the facts."""
+    n_flagged = len(f.run.get("flagged", ()))
     context: dict[str, Any] = {
         "f": f,
         "run": f.run,
         "sections": _sections(f),
-        "headline": headline(f.cards, len(f.run.get("flagged", ()))),
+        "headline": headline(f.cards, n_flagged),
+        "overall": overall(f.cards, n_flagged),
+        "about": _about(f, date),
+        "next_steps": _next_steps(f),
+        "augmenter_step": f.run.get("advice", {}).get("held_out_coverage_80"),
+        "learner": "" if f.utility is None else TITLES[f.utility.learner],
+        # MLE is a ratio of equals only if no side was imputed.
+        "filled": f.incomplete and "mle" not in f.metrics,
         "rules": RULES,
-        "metrics": sorted(f.metrics.values(), key=lambda v: ORDER[v.grade]),
+        "metrics": sorted(f.metrics.values(), key=_place),
         "augmenter": f.run.get("augmenter"),
         "meanings": {key: v.entry.meaning for key, v in f.metrics.items()},
         "marginals": [
@@ -219,8 +286,8 @@ def _context(f: Facts) -> dict[str, Any]:
     return context
 
 
-def render(facts: Facts) -> str:
-    """Return the page as text."""
+def render(facts: Facts, date: str | None = None) -> str:
+    """Return the page as text, with a date on it if you pass one."""
     pages = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     pages.filters |= {
         "score": _score,
@@ -230,12 +297,12 @@ def render(facts: Facts) -> str:
         "position": _position,
         "thousands": lambda count: f"{count:,}",
     }
-    pages.globals |= {"picture": _Pictures(), "plots": plots}
+    pages.globals |= {"picture": _Pictures(), "plots": plots, "cells": _cells}
     script = (HERE / "sort.js").read_text("utf-8")
     # The policy allows no other script, whatever a column is called.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest())
     return pages.from_string((HERE / "template.html").read_text("utf-8")).render(
-        **_context(facts),
+        **_context(facts, date),
         style=Markup((HERE / "style.css").read_text("utf-8")),
         script=Markup(script),
         script_hash=Markup(digest.decode()),
@@ -249,6 +316,7 @@ def write_report(
     model: Any = None,
     open_: bool = False,
     progress: Progress = silent,
+    date: str | None = None,
 ) -> Path:
     """Write one self-contained HTML page about a synthetic table.
 
@@ -263,6 +331,9 @@ def write_report(
     open_ : bool
         Whether to open the page in a browser.
     progress : Progress
+    date : str, optional
+        A date to show. By default there is none, so that the same scores give the same
+        page.
 
     Returns
     -------
@@ -272,7 +343,7 @@ def write_report(
     """
     path = check_writable(path)
     seed = int(scores.facts.get("seed") or 0)
-    text = render(gather(scores, model, seed, progress))
+    text = render(gather(scores, model, seed, progress), date)
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8")
     if open_:

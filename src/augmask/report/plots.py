@@ -44,7 +44,9 @@ DASHED = (0, (2, 2))
 # Left, bottom, width and height of the axes of a small heat map and of a curve.
 HEAT_BOX, CURVE_BOX = (0.01, 0.01, 0.98, 0.98), (0.15, 0.17, 0.82, 0.8)
 # Inches of a marginal, of the map of missing values, and of a line of names.
-WIDTH, MAP_WIDTH, LINE = 2.7, 6.6, 0.165
+WIDTH, MAP_WIDTH, LINE = 2.7, 4.6, 0.165
+# Inches of the side of a matrix.
+MATRIX = 2.5
 # The highest bin is cut off if it is this many times as high as the next.
 SPIKE = 4.0
 # A fan chart: axes of the column and of the draws below it; opacity by interval.
@@ -179,7 +181,7 @@ def missing_map(patterns: MissingPatterns) -> Figure:
     n = len(names)
     height = 0.3 + LINE * n
     bottom, high = 0.28 / height, 1 - 0.3 / height
-    left, wide = name_width(names, 26) / MAP_WIDTH, 0.15
+    left, wide = name_width(names, 20) / MAP_WIDTH, 0.15
     start = left + wide + 0.01
     figure, ax = _canvas(MAP_WIDTH, height, (start, bottom, 0.995 - start, high))
     heat(ax, fade(patterns.bands[:, :n].T, "real"))
@@ -198,7 +200,7 @@ def missing_map(patterns: MissingPatterns) -> Figure:
     side.spines["bottom"].set_visible(False)
     side.axvline(0, color=FAINT, lw=0.8)
     side.set_xticks([])
-    side.set_yticks(np.arange(n), [short(name, 26) for name in names])
+    side.set_yticks(np.arange(n), [short(name, 20) for name in names])
     for i, (share, raised) in enumerate(shares):
         text = ("<" if raised else "") + percent(float(f"{share:.2g}"))
         x = share + 0.03 * side.get_xlim()[1]
@@ -298,14 +300,19 @@ def marginal_figure(column: Histogram | Bars) -> Figure:
     return bars_figure(column)
 
 
+def matrix_box(n: int) -> tuple[float, float, float, float]:
+    """Return left, bottom, width and height of a matrix of `n` columns."""
+    names = 1.05 if n <= MOST_NAMES else 0.05
+    width = MATRIX + names
+    return (names + 0.02) / width, 0.01, (MATRIX - 0.04) / width, 0.98
+
+
 def matrix_figure(values: Floats, names: Sequence[str], full: float = 1.0) -> Figure:
     """Draw a matrix: blue above zero, orange below, full colour at `full`."""
     n = len(names)
     named = n <= MOST_NAMES
-    side = 2.5
-    width = side + (1.05 if named else 0.05)
-    box = (width - side + 0.02) / width, 0.01, (side - 0.04) / width, 0.98
-    figure, ax = _canvas(width, side, box)
+    box = matrix_box(n)
+    figure, ax = _canvas((MATRIX - 0.04) / box[2], MATRIX, box)
     scaled = values / full
     np.fill_diagonal(scaled, np.nan)
     heat(ax, fade(scaled, "synthetic", "remasked"))
@@ -320,8 +327,9 @@ def _label(ax: Axes, axis: Axis, vertical: bool) -> None:
     ax.tick_params(left=False, bottom=False, labelsize=6.5, labelcolor=INK, pad=2)
     if axis.labels:
         side.set_major_locator(FixedLocator(list(range(axis.size))))
-        most = 10 if vertical else 5
-        side.set_ticklabels([short(label, most) for label in axis.labels])
+        side.set_ticklabels([short(label, 10) for label in axis.labels])
+        if not vertical:
+            ax.tick_params(axis="x", labelrotation=90)
         return
     # All bins have the same width; label two of their edges.
     edges = np.asarray(axis.edges)
@@ -339,11 +347,15 @@ def _label(ax: Axes, axis: Axis, vertical: bool) -> None:
 
 def joint_figure(pair: Joint) -> Figure:
     """Draw the joint shares of a pair, real on the left, synthetic on the right."""
-    figure = Figure(figsize=(3.1, 1.75))
+    # Names below stand upright, or they would collide.
+    below = name_width(pair.first.labels, 10) if pair.first.labels else 0.2
+    height = 1.55 + below
+    figure = Figure(figsize=(3.1, height))
     tables = {"real": pair.real, "synthetic": pair.synthetic}
     top = max(np.nanmax(m, initial=0.0) for m in tables.values()) or 1.0
     for i, (name, shares) in enumerate(tables.items()):
-        ax = figure.add_axes((0.19 + 0.41 * i, 0.13, 0.385, 0.84))
+        box = (0.19 + 0.41 * i, below / height, 0.385, 1.5 / height)
+        ax = figure.add_axes(box)
         # The square root makes small cells visible beside large ones.
         heat(ax, fade(np.sqrt(shares.T / top), name), flip=True)
         thin_frame(ax)
@@ -452,12 +464,12 @@ def training_figure(history: pd.DataFrame, best_step: float | None) -> Figure:
         for name in TRAINING
         if name in history and history[name].notna().any()
     }
-    figure = Figure(figsize=(6.6, 0.25 + 1.25 * len(curves)))
+    figure = Figure(figsize=(MAP_WIDTH, 0.25 + 1.1 * len(curves)))
     bottom = 0.25 / figure.get_figheight()
     share = (1 - bottom) / max(len(curves), 1)
     last = float(history["step"].max())
     for i, (name, part) in enumerate(reversed(curves.items())):
-        ax = figure.add_axes((0.08, bottom + share * i, 0.9, 0.84 * share))
+        ax = figure.add_axes((0.1, bottom + share * i, 0.87, 0.84 * share))
         despine(ax, left=True)
         mark = "o" if len(part) < FEW_POINTS else ""
         colour = TRAINING[name]

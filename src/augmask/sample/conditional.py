@@ -17,15 +17,16 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from augmask.errors import ConditionError
+from augmask.missing.model import MissingModel, draw_missing
 from augmask.progress import Progress, silent
-from augmask.rng import stream
+from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint
 from augmask.sample.row_generator import EncodedRows, KnownCells, RowGenerator
 from augmask.table.codec import unlearned_series
@@ -59,6 +60,11 @@ class Clause(NamedTuple):
     holds: Callable[[pd.DataFrame], BoolArray]
 
 
+def _clause(where: Where) -> Clause:
+    names = " or ".join(repr(str(label)) for label in where.columns)
+    return Clause(f"the condition on {names}", where.columns, where.holds)
+
+
 @dataclass(frozen=True, eq=False)
 class RowFilter:
     """What rows must satisfy: conditions and constraints."""
@@ -83,6 +89,11 @@ class RowFilter:
                 return c.holds(frame[at])
 
             clauses.append(Clause(f"the condition on {str(label)!r}", (label,), holds))
+        if self.where is not None:
+            for label, missing in self.where.missing.items():
+                clauses.append(_clause(Where(missing={label: missing})))
+            for group in self.where.alternatives:
+                clauses.append(_clause(Where(alternatives=(group,))))
         for each in self.constraints:
             text = f"the constraint {each.text}"
             clauses.append(Clause(text, each.columns, each.holds))
@@ -348,6 +359,21 @@ class _ConditionalSampler:
             )
 
 
+def _with_new_identifiers(
+    rows: pd.DataFrame, generator: RowGenerator, start: int
+) -> pd.DataFrame:
+    """Return rows whose identifiers count on from number `start`."""
+    rows = rows.reset_index(drop=True)
+    for column in generator.codec.schema:
+        if column.kind == "identifier":
+            new = unlearned_series(column, len(rows), start)
+            kept = rows[column.label]
+            if kept.isna().any():
+                new = new.astype(kept.dtype).mask(kept.isna())
+            rows[column.label] = new
+    return rows
+
+
 def sample_where(
     generator: RowGenerator, n: int, row_filter: RowFilter, progress: Progress = silent
 ) -> Iterator[pd.DataFrame]:
@@ -358,16 +384,79 @@ def sample_where(
     were inpainted around accepted cells.
     """
     sampler = _ConditionalSampler(generator, n, row_filter)
-    identifiers = [c for c in generator.codec.schema if c.kind == "identifier"]
     done = 0
     for rows in sampler.rows():
-        frame = rows.frame.iloc[: n - done].reset_index(drop=True)
+        frame = _with_new_identifiers(rows.frame.iloc[: n - done], generator, done)
         if not len(frame):
             continue
-        for column in identifiers:
-            frame[column.label] = unlearned_series(column, len(frame), done)
         done += len(frame)
         progress("sample", done, n, {"rate": sampler.rate} if sampler.clauses else {})
         frame.attrs["where"] = sampler.report()
         yield frame
     log.info("conditional sampling: %s", sampler.report())
+
+
+def sample_where_missing(
+    generator: RowGenerator,
+    n: int,
+    row_filter: RowFilter,
+    missing: Where,
+    model: MissingModel,
+    progress: Progress = silent,
+) -> Iterator[pd.DataFrame]:
+    """Yield `n` incomplete rows, chosen by what is missing in them.
+
+    Complete rows that satisfy `row_filter` get missing values drawn from `model`, and
+    those that satisfy `missing` are kept: rejection sampling of a row with its mask.
+
+    Parameters
+    ----------
+    generator : RowGenerator
+    n : int
+    row_filter : RowFilter
+        What complete rows must satisfy.
+    missing : Where
+        What rows must satisfy beyond that. Its values are those before any were
+        removed.
+    model : MissingModel
+    progress : callable
+    """
+    done = tried = drawn = completed = 0
+    rate, turn = 1.0, 0
+    bound = math.ceil(n / MIN_RATE) + MAX_SEARCH
+    while done < n:
+        # one more than expected, so that a last row is found in one go
+        share = max(done, 1) / max(tried, 1)
+        size = math.ceil((n - done) / share) + 1 if tried else n
+        size = min(max(size, MIN_SEARCH // 4), FIRST_BATCH, bound - tried)
+        if size <= 0:
+            text = _clause(missing).text
+            if not done:
+                raise _no_support(text, tried)
+            raise ConditionError(
+                f"only {done:,} of {tried:,} rows satisfied {text}, fewer than "
+                f"{MIN_RATE:.0%}; loosen it"
+            )
+        seed = stream_seed(generator.seed, "where missing", turn)
+        source, turn = replace(generator, seed=seed), turn + 1
+        frames = list(sample_where(source, size, row_filter))
+        report = frames[-1].attrs["where"]
+        frame = pd.concat(frames, ignore_index=True)
+        incomplete = draw_missing(model, frame, stream(seed, "holes"))
+        kept = incomplete[missing.holds(frame, incomplete)].iloc[: n - done]
+        tried += size
+        drawn += report["drawn"]
+        completed += report["completed"]
+        if not len(kept):
+            continue
+        rows = _with_new_identifiers(kept, generator, done)
+        done += len(rows)
+        rate = (report["rate"] or 1.0) * done / tried
+        progress("sample", done, n, {"rate": rate})
+        rows.attrs["where"] = {
+            "rate": round(rate, 6),
+            "drawn": drawn,
+            "completed": completed,
+        }
+        yield rows
+    log.info("sampling by what is missing: %s of %s rows kept", done, tried)

@@ -1,8 +1,8 @@
 """Constraints between columns that every generated row satisfies.
 
-Three forms: an order ("start <= end"), a fixed combination (["city", "zip"]: only
-observed pairs), and a Python function that returns one boolean per row of a frame. A
-constraint says nothing about a row in which one of its cells is missing.
+Three forms: an order ("start <= end"), a fixed combination (["city", "zip"] or "city,
+zip": only observed pairs), and a Python function that returns one boolean per row of a
+frame. A constraint says nothing about a row in which one of its cells is missing.
 
 `suggest_constraints` finds orders that a table always satisfies.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import shlex
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from keyword import iskeyword
 from typing import Any
@@ -24,7 +24,16 @@ import pandas as pd
 from augmask.errors import AugMaskWarning, DataError, UsageError
 from augmask.missing.model import with_missing
 from augmask.table.codec import parse_formats
-from augmask.table.conditions import Name, learned_column, read_comparisons
+from augmask.table.conditions import (
+    LISTED,
+    MISSING,
+    Comparison,
+    Expression,
+    Name,
+    learned_column,
+    read_expression,
+    without_quoted,
+)
 from augmask.table.infer import missing_mask
 from augmask.table.schema import Column, Schema
 from augmask.table.table import BoolArray
@@ -42,6 +51,7 @@ MIN_ROWS, MIN_SHUFFLED_VIOLATIONS = 200, 0.1
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
+    "!=": operator.ne,
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -182,14 +192,32 @@ class Predicate:
 Constraint = Order | Combination | Predicate
 
 
+EXAMPLE = "'start <= end'"
+
+
+def _comparisons(expression: Expression) -> Iterator[Comparison | None]:
+    """Yield comparisons that are joined by `and`; None for anything else."""
+    if isinstance(expression, Comparison):
+        yield None if expression.sign in (*LISTED, *MISSING) else expression
+    elif expression.word == "and":
+        for part in expression.parts:
+            yield from _comparisons(part)
+    else:
+        yield None
+
+
 def _read_order(text: str, schema: Schema) -> Order:
     labels: list[Any] = []
     pairs = []
-    for comparison in read_comparisons(text):
-        sides = [comparison.left, comparison.right]
-        if comparison.sign == "in" or not all(isinstance(s, Name) for s in sides):
+    for comparison in _comparisons(read_expression(text, EXAMPLE)):
+        # in a constraint, what stands in quotes is a name as well
+        sides = [
+            Name(side) if isinstance(side, str) else side
+            for side in (comparison and (comparison.left, comparison.right)) or ()
+        ]
+        if comparison is None or not all(isinstance(side, Name) for side in sides):
             raise UsageError(
-                f"a constraint compares columns with columns, like 'start <= end', got "
+                f"a constraint compares columns with columns, like {EXAMPLE}, got "
                 f"{text!r}; pass conditions on one column to sample as where"
             )
         columns = [
@@ -208,6 +236,25 @@ def _read_order(text: str, schema: Schema) -> Order:
         labels += [left, right]
         pairs.append((left, comparison.sign, right))
     return Order(text, tuple(dict.fromkeys(labels)), tuple(pairs))
+
+
+def _read_text(text: str, schema: Schema) -> Order | Combination:
+    """Return an order, or for names with commas between them a combination."""
+    plain = without_quoted(text)
+    if "," not in plain or set("<>=!") & set(plain):
+        return _read_order(text, schema)
+    ends = [i for i, letter in enumerate(plain) if letter == ","]
+    parts = [
+        text[start + 1 : end].strip()
+        for start, end in zip([-1, *ends], [*ends, len(text)], strict=True)
+    ]
+    quoted = [
+        part[1:-1]
+        if len(part) > 1 and part[0] == part[-1] and part[0] in "`\"'"
+        else part
+        for part in parts
+    ]
+    return _read_combination(quoted, schema)
 
 
 def _read_combination(names: Sequence[Any], schema: Schema) -> Combination:
@@ -232,8 +279,9 @@ def read_constraints(constraints: Any, schema: Schema) -> tuple[Constraint, ...]
     Parameters
     ----------
     constraints : sequence, or a single string or function
-        Each a string such as ``"start <= end"``, a list of column names, or a function
-        from a frame to one boolean per row.
+        Each a string such as ``"start <= end"`` or ``"city, zip"``, a list of column
+        names, or a function from a frame to one boolean per row. Names that are not
+        plain words stand in backticks or quotes.
     schema : Schema
 
     Examples
@@ -254,7 +302,7 @@ def read_constraints(constraints: Any, schema: Schema) -> tuple[Constraint, ...]
     parsed: list[Constraint] = []
     for constraint in constraints:
         if isinstance(constraint, str):
-            parsed.append(_read_order(constraint, schema))
+            parsed.append(_read_text(constraint, schema))
         elif isinstance(constraint, list | tuple):
             parsed.append(_read_combination(constraint, schema))
         elif callable(constraint):
@@ -446,11 +494,14 @@ def suggest_constraints(frame: pd.DataFrame, schema: Schema) -> list[str]:
     return [text for _, text in sorted(suggestions)[:MAX_SUGGESTIONS]]
 
 
-def suggestion_notes(orders: list[str]) -> list[str]:
+def suggestion_notes(orders: list[str], in_python: bool = False) -> list[str]:
     """Return a note on suggested constraints, if there are any."""
     if not orders:
         return []
+    option = f"--constraint {shlex.quote(orders[0])}"
+    if in_python:
+        option = f"constraints=[{orders[0]!r}]"
     return [
         f"every row satisfies {', '.join(orders)}; to make generated rows satisfy it "
-        f"too, fit with --constraint {shlex.quote(orders[0])}"
+        f"too, fit with {option}"
     ]

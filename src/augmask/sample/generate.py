@@ -6,7 +6,8 @@ Unlike in `impute`, columns may be absent, and an unknown level is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,16 @@ from augmask.errors import ConditionError, UsageError, did_you_mean
 from augmask.missing.model import MissingModel, draw_missing
 from augmask.progress import Progress, silent
 from augmask.rng import stream
-from augmask.sample.conditional import RowFilter, sample_where
+from augmask.sample.conditional import (
+    RowFilter,
+    sample_where,
+    sample_where_missing,
+)
 from augmask.sample.constraints import Constraint
 from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.codec import parse_formats
-from augmask.table.conditions import read_where
+from augmask.table.conditions import Where, read_where
+from augmask.table.frame_kinds import kind_name
 from augmask.table.frames import read_frame
 from augmask.table.infer import missing_mask
 from augmask.table.schema import Schema
@@ -201,12 +207,36 @@ def complete_partial(
 # -- all of it ---------------------------------------------------------------------
 
 
+def _is_table(where: Any) -> bool:
+    """Whether it can only be partial rows; anything else is read as a condition."""
+    return isinstance(where, pd.DataFrame | Path) or kind_name(where) != "pandas"
+
+
+def _check_missing_columns(where: Where, schema: Schema, learned: bool) -> None:
+    """Raise if a column must be missing that never is."""
+    for label, missing in where.missing_columns.items():
+        column = schema[str(label)]
+        if not missing or column.missing_is_level:
+            continue
+        if not column.missing_rate:
+            raise ConditionError(
+                f"column {column.name!r} cannot be missing: it has no missing values "
+                "in the table"
+            )
+        if not learned:
+            raise ConditionError(
+                f"column {column.name!r} cannot be missing in complete rows; pass "
+                "missing='learned' (--missing learned) to have rows with missing values"
+            )
+
+
 def generate(
     generator: RowGenerator,
     n: int | None,
     where: Any = None,
     constraints: tuple[Constraint, ...] = (),
     progress: Progress = silent,
+    missing: Callable[[], MissingModel] | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Return rows as frames; invalid arguments raise before any row is drawn.
 
@@ -218,12 +248,36 @@ def generate(
     where : mapping, str, frame of partial rows, or None
     constraints : tuple of Constraint
     progress : callable
+    missing : callable, optional
+        Returns the model of the missing values that rows get; without it they are
+        complete.
     """
-    if where is not None and not isinstance(where, str | Mapping | int | float):
-        return complete_partial(generator, where, n, constraints, progress)
-    if n is None:
-        raise UsageError("n must be an integer of at least 1, got None")
-    if where is None and not constraints:
-        return map(generator.decode_batch, generator.batches(n, progress))
-    condition = None if where is None else read_where(where, generator.codec.schema)
-    return sample_where(generator, n, RowFilter(condition, constraints), progress)
+    if _is_table(where):
+        frames = complete_partial(generator, where, n, constraints, progress)
+    elif n is None:
+        raise UsageError(
+            "n, the number of rows, must be given unless `where` is a frame of partial "
+            "rows, got None"
+        )
+    elif where is None and not constraints:
+        frames = map(generator.decode_batch, generator.batches(n, progress))
+    else:
+        schema = generator.codec.schema
+        condition, rest = None, Where()
+        if where is not None:
+            asked = read_where(where, schema)
+            _check_missing_columns(asked, schema, missing is not None)
+            condition, rest = asked.split(
+                {c.label for c in schema if c.missing_is_level}
+                if missing is not None
+                else asked.columns
+            )
+        row_filter = RowFilter(condition, constraints)
+        if missing is not None and rest.columns:
+            return sample_where_missing(
+                generator, n, row_filter, rest, missing(), progress
+            )
+        frames = sample_where(generator, n, row_filter, progress)
+    if missing is None:
+        return frames
+    return add_missing_values(frames, missing(), generator.seed)

@@ -18,6 +18,7 @@ import pandas as pd
 from scipy import stats
 
 from augmask.errors import UsageError
+from augmask.table.frame_kinds import numbered
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -57,6 +58,8 @@ class Imputations(Sequence[pd.DataFrame]):
         Without columns in which nothing is imputed.
     n_draws : int
         m.
+    own_kind : callable, optional
+        Turns a completed frame into what the table was passed as.
 
     Examples
     --------
@@ -70,9 +73,14 @@ class Imputations(Sequence[pd.DataFrame]):
     """
 
     def __init__(
-        self, frame: pd.DataFrame, imputed: Mapping[Any, ImputedColumn], n_draws: int
+        self,
+        frame: pd.DataFrame,
+        imputed: Mapping[Any, ImputedColumn],
+        n_draws: int,
+        own_kind: Callable[[pd.DataFrame], Any] = lambda frame: frame,
     ) -> None:
         self._frame, self._imputed, self._n_draws = frame, dict(imputed), n_draws
+        self._own_kind = own_kind
 
     def __len__(self) -> int:
         return self._n_draws
@@ -96,6 +104,9 @@ class Imputations(Sequence[pd.DataFrame]):
             raise IndexError(
                 f"draw {k} is out of range: there are {self._n_draws} draws"
             )
+        return self._own_kind(self._completed(k))
+
+    def _completed(self, k: int) -> pd.DataFrame:
         frame = self._frame.copy()
         for label, column in self._imputed.items():
             values = column.written(column.values[k])
@@ -114,11 +125,7 @@ class Imputations(Sequence[pd.DataFrame]):
         name = "draw"
         while name in self._frame.columns:
             name += "_"
-        parts = []
-        for k, frame in enumerate(self, start=1):
-            frame.insert(0, name, k)
-            parts.append(frame)
-        return pd.concat(parts)
+        return numbered(list(self), name)
 
     def best(self) -> pd.DataFrame:
         """Return one frame with means of numbers and the most probable categories.
@@ -142,7 +149,7 @@ class Imputations(Sequence[pd.DataFrame]):
                     center = center.round()
             center = column.written(center.astype(dtype))
             frame[label] = fill_column(frame[label], rows, center)
-        return frame
+        return self._own_kind(frame)
 
     def summary(self, confidence: float = 0.9) -> pd.DataFrame:
         """Return one row per imputed cell with statistics of its draws.

@@ -28,6 +28,7 @@ from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.cells import Cells
 from augmask.table.codec import Codec, as_written, level_indices
 from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float, to_integer
+from augmask.table.frame_kinds import collected, give_back
 from augmask.table.frames import read_frame
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 from augmask.table.table import BoolArray, FloatArray, Layout, Table
@@ -50,19 +51,15 @@ class _Target:
 def _labels(frame: pd.DataFrame, schema: Schema) -> dict[str, Any]:
     """Return the frame's label of every column of the schema that it has."""
     labels = {str(label): label for label in frame.columns}
-    for name in labels:
-        if name not in schema.names:
-            raise DataError(
-                f"unknown column {name!r}: the table may only have columns that were "
-                f"learned{did_you_mean(name, schema.names)}"
-            )
+    others = [name for name in labels if name not in schema.names]
     for column in schema:
         if column.learned and column.name not in labels:
+            hint = did_you_mean(column.name, others, every=False)
             raise DataError(
                 f"the learned column {column.name!r} is absent; add it, empty if "
-                "nothing is known"
+                f"nothing is known{hint}"
             )
-    return labels
+    return {name: label for name, label in labels.items() if name in schema.names}
 
 
 def _is_text(series: pd.Series) -> bool:
@@ -254,23 +251,27 @@ def impute(
     Parameters
     ----------
     data : DataFrame, polars frame, Arrow table or path
-        Rows with missing values, whether the model was trained on them or not.
+        Rows with missing values, whether the model was trained on them or not. Columns
+        that were not learned stay as they are.
     generator : RowGenerator
     n_draws : int
     progress : callable
     """
     codec = generator.codec
+    data = collected(data)
     frame = read_frame(data)
-    _labels(frame, codec.schema)
+    labels = _labels(frame, codec.schema)
     ties_seed = None
     if generator.settings.ties == "dequantize":
         ties_seed = stream_seed(generator.seed, "impute ties")
-    table = codec.encode(frame, ties_seed)
+    table = codec.encode(frame[list(labels.values())], ties_seed)
     targets = _targets(frame, codec, table)
     if isinstance(data, pd.DataFrame):
         frame.index = data.index
+    changed = [target.label for target in targets]
+    own_kind = partial(give_back, data, changed=changed)
     if not targets:
-        return Imputations(frame, {}, n_draws)
+        return Imputations(frame, {}, n_draws, own_kind)
 
     # Complete rows are not passed to the network.
     rows = np.flatnonzero(np.any([target.fill for target in targets], axis=0))
@@ -295,4 +296,4 @@ def impute(
             partial(as_written, target.column) if target.as_text else None,
         )
         frame[label] = _first_completion(frame, target, draws[0])
-    return Imputations(frame, imputed, n_draws)
+    return Imputations(frame, imputed, n_draws, own_kind)

@@ -38,11 +38,13 @@ from augmask.table.functional_dependencies import (
     dependency_order,
     has_exceptions,
     observed_agreement,
+    parents_of,
 )
 from augmask.table.identifiers import fresh_values
 from augmask.table.lattice import round_to_lattice
 from augmask.table.scale import QuantileNormal
 from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema, column_cells
+from augmask.table.seen_combinations import keep_to_seen
 from augmask.table.table import Layout, Table
 
 Mask = npt.NDArray[np.bool_]
@@ -432,16 +434,21 @@ class Codec:
     def __init__(self, schema: Schema, scalers: Mapping[str, QuantileNormal]) -> None:
         self.schema = schema
         self.layout = build_layout(schema)
-        self._determined = dependency_order(schema)
+        self._dependent = dependency_order(schema)
         self._scalers = {name: scalers[name] for name in self.layout.num_names}
 
     @classmethod
     def fit(
-        cls, frame: pd.DataFrame, schema: Schema, dequantize: int | None = None
+        cls,
+        frame: pd.DataFrame,
+        schema: Schema,
+        dequantize: int | None = None,
+        expected_extremes: bool = False,
     ) -> Codec:
         """Fit the scalings on the observed cells of a frame.
 
-        Pass the same `dequantize` to `encode`.
+        Pass the same `dequantize` to `encode`. With `expected_extremes`, see
+        `augmask.table.scale`.
         """
         scalers = {}
         for column in schema:
@@ -454,7 +461,9 @@ class Codec:
                     )
                 numbers = encode_numbers(cells, column)[cells.observed]
                 rng = _tie_rng(dequantize, column)
-                scalers[column.name] = QuantileNormal.fit(numbers, rng)
+                scalers[column.name] = QuantileNormal.fit(
+                    numbers, rng, expected_extremes
+                )
         return cls(schema, scalers)
 
     def encode(self, frame: pd.DataFrame, dequantize: int | None = None) -> Table:
@@ -566,9 +575,15 @@ class Codec:
         frame = pd.concat(columns, axis=1, ignore_index=True) if columns else None
         frame = pd.DataFrame(index=range(n)) if frame is None else frame
         frame.columns = pd.Index([column.label for column in self.schema])
-        for column in self._determined if derive else ():
-            names = (column.determined_by or {})["columns"]
-            parents = [frame[self.schema[name].label] for name in names]
+        for column in self._dependent if derive else ():
+            parents = [frame[self.schema[name].label] for name in parents_of(column)]
+            if column.seen_with is not None:
+                # a stream of its own: cells of other columns stay as they are
+                column_rng = stream(seed, column.name, "seen")
+                frame[column.label] = keep_to_seen(
+                    column, frame[column.label], parents, column_rng
+                )
+                continue
             where = None
             if has_exceptions(column):
                 where = cat[:, cat_at[dependency_name(column)]] == 1

@@ -1,12 +1,13 @@
-"""Conditions on rows: `sex == "F" and 30 <= age <= 40`, as one condition per column.
+"""Conditions on rows: `sex == "F" and (30 <= age <= 40 or income is missing)`.
 
-You write a mapping or a text. Both become the same three forms, checked against the
-schema: `Exactly` a value, `OneOf` several values, or `Between` two bounds. A range over
+You write a mapping or a text. Both become a `Where`: one condition per column, checked
+against the schema (`Exactly` a value, `OneOf` several, `Between` two bounds, or
+`Without` some values), which columns are missing, and alternatives (`or`). A range over
 the ordered levels of a category becomes the set of levels within it.
 
-Python's own parser reads a text, and only names, constants, lists, comparisons and
-`and` are accepted. Everything else is refused by name, so that a text cannot call, look
-up or compute anything.
+Python's own parser reads a text, and only names, constants, lists, comparisons, `and`
+and `or` are accepted. Everything else is refused by name, so that a text cannot call,
+look up or compute anything.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import datetime as dt
 import math
 import re
 import sys
+import unicodedata
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,24 +36,34 @@ from augmask.table.schema import NUMERIC, Column, Schema
 QUOTE = "'"
 BoolArray = npt.NDArray[np.bool_]
 _SETS = (list, set, frozenset, np.ndarray, pd.Index, pd.Series)
-_MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NOT_LEARNED = {
     "identifier": "it is an identifier, for which new values are made",
     "constant": "it is constant",
     "all-missing": "it was never observed",
 }
 MAX_LENGTH = 10_000
-ALLOWED = "names, values, lists, comparisons (== < <= > >= in) and `and`"
+ALLOWED = (
+    "names, values, lists, comparisons (== != < <= > >= in, not in, is missing, is not "
+    "missing), `and`, `or` and parentheses"
+)
+EXAMPLE = "'sex == \"F\" and 30 <= age <= 40'"
 
 _SIGNS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
+    ast.NotEq: "!=",
     ast.Lt: "<",
     ast.LtE: "<=",
     ast.Gt: ">",
     ast.GtE: ">=",
     ast.In: "in",
+    ast.NotIn: "not in",
+    ast.Is: "is missing",
+    ast.IsNot: "is not missing",
 }
 _ISO = re.compile(r"\d{4}-\d\d-\d\d")
+LISTED = ("in", "not in")
+MISSING = ("is missing", "is not missing")
 # Quoted text matches first, so that a backtick inside it stays as it is.
 _QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`([^`]*)`""")
 
@@ -68,11 +80,48 @@ class Name:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`left sign right`, where each side is a `Name` or a value."""
+    """`left sign right`, where each side is a `Name` or a value.
+
+    For `is missing` and `is not missing`, `right` is None.
+    """
 
     left: Any
     sign: str
     right: Any
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Expressions joined by `and` or by `or`."""
+
+    word: str
+    parts: tuple[Expression, ...]
+
+
+Expression = Comparison | Joined
+
+
+# What people who know SQL or pandas write, and what to write instead. Quoted text is
+# blanked out before the search.
+_FOREIGN = (
+    (r"<>", "write != for unequal"),
+    (r"=>|=<", "write >= or <="),
+    (r"&&?|\bAND\b", "write `and`"),
+    (r"\|\|?|\bOR\b", "write `or`"),
+    (r"(?i)\bis (not )?(null|none|nan|na|empty)\b", "write e.g. 'age is missing'"),
+    (r"(?i)\bbetween\b", "write e.g. '30 <= age <= 40'"),
+    (r"\b(IN|NOT|IS)\b", "write `in`, `not in` and `is missing` in small letters"),
+    (r"(?i)\blike\b", 'list the values: \'city in ["Pau", "Metz"]\''),
+    (r"(?<![=!<>])=(?!=)", "write == for equal"),
+    (r"^\s*\(*\s*not\b|\b(and|or)\s+\(*not\b", "turn the comparison around"),
+)
+
+
+def _advice(text: str) -> str:
+    """Return the end of a message about a text that is no condition."""
+    plain = without_quoted(text)
+    found = [advice for pattern, advice in _FOREIGN if re.search(pattern, plain)]
+    return f"; {found[0]}" if found else ""
 
 
 class _Reader:
@@ -100,6 +149,9 @@ class _Reader:
         hint = ""
         if isinstance(node, ast.Attribute):
             hint = "; put a name that is not a plain word in `backticks`"
+        if isinstance(node, ast.Constant) and node.value is None:
+            hint = "; write e.g. 'age is missing'"
+        hint = hint or _advice(self.text)
         return ConditionError(
             f"a condition may have {ALLOWED}, but {piece[:60]!r} is none of them{hint}"
         )
@@ -123,50 +175,63 @@ class _Reader:
                 return value
         raise self._refuse(node)
 
-    def _comparisons(self, node: ast.expr) -> Iterator[Comparison]:
-        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-            for part in node.values:
-                yield from self._comparisons(part)
-            return
-        if not isinstance(node, ast.Compare):
-            raise self._refuse(node)
+    def _comparisons(self, node: ast.Compare) -> Iterator[Comparison]:
         left = self._side(node.left)
         for operator, right_node in zip(node.ops, node.comparators, strict=True):
-            sign = _SIGNS.get(type(operator))
-            if sign is None:
-                raise self._refuse(node)
+            sign = _SIGNS[type(operator)]
+            if sign in MISSING:
+                word = right_node.id if isinstance(right_node, ast.Name) else ""
+                if word != "missing" or len(node.ops) > 1 or not isinstance(left, Name):
+                    raise self._refuse(node)
+                yield Comparison(left, sign, None)
+                return
             right = self._side(right_node)
-            if isinstance(right, list) != (sign == "in") or isinstance(left, list):
+            if isinstance(right, list) != (sign in LISTED) or isinstance(left, list):
                 raise self._refuse(node)
             yield Comparison(left, sign, right)
             left = right
 
-    def read(self) -> list[Comparison]:
+    def _expression(self, node: ast.expr) -> Expression:
+        if isinstance(node, ast.BoolOp):
+            word = "and" if isinstance(node.op, ast.And) else "or"
+            return Joined(word, tuple(map(self._expression, node.values)))
+        if not isinstance(node, ast.Compare):
+            raise self._refuse(node)
+        comparisons = tuple(self._comparisons(node))
+        return comparisons[0] if len(comparisons) == 1 else Joined("and", comparisons)
+
+    def read(self, example: str) -> Expression:
         try:
             with warnings.catch_warnings():
                 # Python warns about odd but valid comparisons.
                 warnings.simplefilter("ignore")
                 tree = ast.parse(self.plain, mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            advice = _advice(self.text) or (
+                f"; write e.g. {example}, with `backticks` around names that are not "
+                "plain words"
+            )
             raise ConditionError(
-                f"{self.text[:60]!r} cannot be read as a condition; write e.g. "
-                "'sex == \"F\" and 30 <= age <= 40', with `backticks` around names "
-                "that are not plain words"
+                f"{self.text[:60]!r} cannot be read as a condition{advice}"
             ) from error
-        return list(self._comparisons(tree.body))
+        try:
+            return self._expression(tree.body)
+        except RecursionError as error:
+            raise ConditionError(
+                f"{self.text[:60]!r} cannot be read as a condition: it has too many "
+                "parentheses"
+            ) from error
 
 
-def read_comparisons(text: str) -> list[Comparison]:
-    """Return the comparisons of a text, which are joined by `and`.
+def read_expression(text: str, example: str = EXAMPLE) -> Expression:
+    """Return the comparisons of a text and how they are joined.
 
     Examples
     --------
-    >>> for c in read_comparisons("30 <= age < 40 and `home town` in ['Pau']"):
-    ...     print(c.left, c.sign, c.right)
-    30 <= Name(text='age')
-    Name(text='age') < 40
-    Name(text='home town') in ['Pau']
-    >>> read_comparisons("__import__('os').remove('x') == 1")
+    >>> either = read_expression("30 <= age or `home town` not in ['Pau']")
+    >>> either.word, [comparison.sign for comparison in either.parts]
+    ('or', ['<=', 'not in'])
+    >>> read_expression("__import__('os').remove('x') == 1")
     Traceback (most recent call last):
     ...
     augmask.errors.ConditionError: a condition may have names, values, lists, ...
@@ -175,7 +240,18 @@ def read_comparisons(text: str) -> list[Comparison]:
         raise ConditionError(
             f"a condition may have at most {MAX_LENGTH:,} characters, got {len(text):,}"
         )
-    return _Reader(text).read()
+    return _Reader(text).read(example)
+
+
+def without_quoted(text: str) -> str:
+    """Return a text with what stands in quotes or backticks blanked out.
+
+    Examples
+    --------
+    >>> without_quoted("`a, b` <= c")
+    '       <= c'
+    """
+    return _QUOTED.sub(lambda match: " " * len(match[0]), text)
 
 
 # -- values in terms of a column --------------------------------------------------
@@ -266,8 +342,9 @@ def _checked(column: Column, value: Any) -> Any:
     value = value.item() if isinstance(value, np.bool_ | np.number) else value
     if value is None or value is pd.NA or value is pd.NaT:
         raise ConditionError(
-            f"column {column.name!r} must be compared with a value, got {value!r}; "
-            "to generate missing values, pass missing='learned'"
+            f"column {column.name!r} must be compared with a value, got {value!r}; for "
+            f"missing values write where='`{column.name}` is missing' and pass "
+            "missing='learned'"
         )
     if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise ConditionError(
@@ -358,7 +435,19 @@ class Between:
         return _true(above) & _true(below)
 
 
-Condition = Exactly | OneOf | Between
+@dataclass(frozen=True)
+class Without:
+    """The cell lies between two bounds and has none of these values."""
+
+    bounds: Between
+    values: tuple[Any, ...]
+
+    def holds(self, cells: pd.Series) -> BoolArray:
+        """Return for each cell whether it lies within and is none of the values."""
+        return self.bounds.holds(cells) & ~_true(cells.isin(list(self.values)))
+
+
+Condition = Exactly | OneOf | Between | Without
 
 
 def _true(answers: pd.Series) -> BoolArray:
@@ -372,6 +461,8 @@ class _Comparisons:
     def __init__(self, column: Column) -> None:
         self.column = column
         self.values: list[Any] | None = None
+        self.excluded: list[Any] = []
+        self.missing: bool | None = None
         self.low: tuple[Any, bool] | None = None
         self.high: tuple[Any, bool] | None = None
 
@@ -380,6 +471,22 @@ class _Comparisons:
         if self.values is not None:
             allowed = [value for value in allowed if value in self.values]
         self.values = list(dict.fromkeys(allowed))
+
+    def is_none_of(self, values: Iterable[Any]) -> None:
+        self.excluded += [_value(self.column, value) for value in values]
+
+    def is_missing(self, missing: bool) -> None:
+        if self.missing not in (None, missing):
+            raise ConditionError(
+                f"column {self.column.name!r} cannot be missing and not missing"
+            )
+        self.missing = missing
+
+    @property
+    def has_values(self) -> bool:
+        """Whether anything is said about the values of the column."""
+        bounds = (self.values, self.low, self.high)
+        return bool(self.excluded) or any(part is not None for part in bounds)
 
     def is_beyond(self, sign: str, value: Any) -> None:
         bound = _bound(self.column, value), sign in ("<", ">")
@@ -418,6 +525,11 @@ class _Comparisons:
     def condition(self) -> Condition:
         """Return the condition, or raise if no value satisfies it."""
         column, allowed = self.column, self.values
+        if self.missing:
+            raise ConditionError(
+                f"column {column.name!r} cannot be missing and have a value; join the "
+                "two with `or`"
+            )
         rank: Callable[[Any], Any] = lambda value: value  # noqa: E731
         if column.kind not in NUMERIC:
             levels = _levels(column)
@@ -430,7 +542,11 @@ class _Comparisons:
             allowed = [value for value in allowed if low <= value <= high]
             if column.kind == "integer":
                 allowed = [int(value) for value in allowed if value == int(value)]
-        allowed = [value for value in allowed if self._within(value, rank)]
+        allowed = [
+            value
+            for value in allowed
+            if value not in self.excluded and self._within(value, rank)
+        ]
         if not allowed:
             raise self._contradiction()
         return Exactly(allowed[0]) if len(allowed) == 1 else OneOf(tuple(allowed))
@@ -449,18 +565,31 @@ class _Comparisons:
             open_low = open_high = False
         if low > high or (low == high and (open_low or open_high)):
             raise self._contradiction()
+        excluded = [value for value in self.excluded if low <= value <= high]
         if low == high:
+            if excluded:
+                raise self._contradiction()
             return Exactly(low)
-        return Between(low, high, open_low, open_high)
+        if self.column.kind == "integer":
+            excluded = [int(value) for value in excluded if value == int(value)]
+            if len(set(excluded)) > high - low:
+                raise self._contradiction()
+        bounds = Between(low, high, open_low, open_high)
+        return Without(bounds, tuple(dict.fromkeys(excluded))) if excluded else bounds
 
 
 @dataclass(frozen=True)
 class Where:
-    """One condition per column; a row must satisfy all of them.
+    """What a row must satisfy: all of its parts.
 
     Parameters
     ----------
     conditions : dict from column label to Condition
+        On the values of single columns.
+    missing : dict from column label to bool
+        Whether these columns are missing.
+    alternatives : tuple of tuple of Where
+        At least one of each group must hold.
 
     Examples
     --------
@@ -473,7 +602,9 @@ class Where:
     [32, 35, 38, 32, 35, 38]
     """
 
-    conditions: dict[Any, Condition]
+    conditions: dict[Any, Condition] = field(default_factory=dict)
+    missing: dict[Any, bool] = field(default_factory=dict)
+    alternatives: tuple[tuple[Where, ...], ...] = ()
 
     @property
     def exact(self) -> dict[Any, Any]:
@@ -484,17 +615,75 @@ class Where:
             if isinstance(condition, Exactly)
         }
 
-    def holds(self, frame: pd.DataFrame) -> BoolArray:
-        """Return for each row whether it satisfies every condition."""
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The labels of all columns that it names."""
+        labels = [*self.conditions, *self.missing]
+        labels += [x for group in self.alternatives for w in group for x in w.columns]
+        return tuple(dict.fromkeys(labels))
+
+    @property
+    def missing_columns(self) -> dict[Any, bool]:
+        """Columns that it asks about being missing; True where one may have to be."""
+        asked = dict(self.missing)
+        for where in (where for group in self.alternatives for where in group):
+            for label, missing in where.missing_columns.items():
+                asked[label] = asked.get(label, False) or missing
+        return asked
+
+    def split(self, complete: Collection[Any]) -> tuple[Where, Where]:
+        """Return what complete rows can be tested for, and the rest.
+
+        Parameters
+        ----------
+        complete : collection of labels
+            Columns whose missing values are part of a complete row.
+        """
+
+        def tests_rows(where: Where) -> bool:
+            return where.missing_columns.keys() <= set(complete)
+
+        rows: tuple[dict[Any, bool], list[tuple[Where, ...]]] = ({}, [])
+        rest: tuple[dict[Any, bool], list[tuple[Where, ...]]] = ({}, [])
+        for label, missing in self.missing.items():
+            (rows if label in complete else rest)[0][label] = missing
+        for group in self.alternatives:
+            (rows if all(map(tests_rows, group)) else rest)[1].append(group)
+        return (
+            Where(self.conditions, rows[0], tuple(rows[1])),
+            Where({}, rest[0], tuple(rest[1])),
+        )
+
+    def holds(
+        self, frame: pd.DataFrame, incomplete: pd.DataFrame | None = None
+    ) -> BoolArray:
+        """Return for each row whether it satisfies everything.
+
+        Parameters
+        ----------
+        frame : DataFrame
+        incomplete : DataFrame, optional
+            The same rows with missing values, if `frame` has them before these were
+            removed.
+        """
+        shown = frame if incomplete is None else incomplete
         rows = np.ones(len(frame), dtype=np.bool_)
         for label, condition in self.conditions.items():
             rows &= condition.holds(frame[label])
+        for label, missing in self.missing.items():
+            rows &= np.asarray(shown[label].isna(), dtype=np.bool_) == missing
+        for group in self.alternatives:
+            rows &= np.any([where.holds(frame, incomplete) for where in group], axis=0)
         return rows
 
 
 def learned_column(name: Any, schema: Schema, what: str) -> Column:
     """Return the learned column of that name; `what` is the subject of messages."""
     column = next((each for each in schema if each.name == str(name)), None)
+    if column is None:
+        # Python's parser has normalised the letters of an unquoted name.
+        same = [c for c in schema if unicodedata.normalize("NFKC", c.name) == str(name)]
+        column = same[0] if len(same) == 1 else None
     if column is None:
         raise ConditionError(
             f"{what} names the column {str(name)!r}, which the model does not have"
@@ -508,9 +697,42 @@ def learned_column(name: Any, schema: Schema, what: str) -> Column:
     return column
 
 
-def _from_text(text: str, about: Callable[[Any], _Comparisons]) -> None:
-    for comparison in read_comparisons(text):
+class _Conjunction:
+    """Collects what is joined by `and`, column by column."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.columns: dict[Any, _Comparisons] = {}
+        self.alternatives: list[tuple[Where, ...]] = []
+
+    def about(self, name: Any) -> _Comparisons:
+        column = learned_column(name, self.schema, "the condition")
+        return self.columns.setdefault(column.label, _Comparisons(column))
+
+    def add(self, expression: Expression) -> None:
+        """Add a comparison, or several that are joined by `and` or `or`."""
+        if isinstance(expression, Comparison):
+            self._add_comparison(expression)
+        elif expression.word == "and":
+            for part in expression.parts:
+                self.add(part)
+        elif (values := _one_column(expression)) is not None:
+            self.add(values)
+        else:
+            group = []
+            for part in expression.parts:
+                branch = _Conjunction(self.schema)
+                branch.add(part)
+                group.append(branch.where())
+            self.alternatives.append(tuple(group))
+
+    def _add_comparison(self, comparison: Comparison) -> None:
         left, sign, right = comparison.left, comparison.sign, comparison.right
+        if sign in MISSING:
+            self.about(left.text).is_missing(sign == "is missing")
+            return
+        if isinstance(left, Name) and isinstance(right, Name):
+            self._refuse_bare_level(left, sign, right)
         if isinstance(left, Name) == isinstance(right, Name):
             raise ConditionError(
                 "a comparison in a condition must have one column and one value, got "
@@ -518,13 +740,61 @@ def _from_text(text: str, about: Callable[[Any], _Comparisons]) -> None:
                 "; pass constraints between columns to fit"
             )
         if isinstance(right, Name):
-            if sign == "in":
-                raise ConditionError("`in` must have a column on its left")
+            if sign in LISTED:
+                raise ConditionError(f"`{sign}` must have a column on its left")
             left, sign, right = right, _MIRRORED[sign], left
+        comparisons = self.about(left.text)
         if sign in ("==", "in"):
-            about(left.text).is_one_of(right if sign == "in" else [right])
+            comparisons.is_one_of(right if sign == "in" else [right])
+        elif sign in ("!=", "not in"):
+            comparisons.is_none_of(right if sign == "not in" else [right])
         else:
-            about(left.text).is_beyond(sign, right)
+            comparisons.is_beyond(sign, right)
+
+    def _refuse_bare_level(self, left: Name, sign: str, right: Name) -> None:
+        """Raise if one side is a column and the other a word without quotes."""
+        names = self.schema.names
+        for name, word in ((left, right), (right, left)):
+            if name.text in names and word.text not in names:
+                said = f"put a value in quotes, {name.text} {sign} '{word.text}'"
+                if word.text.lower() in ("true", "false"):
+                    said = f"write {word.text.capitalize()}"
+                elif word.text.lower() in ("null", "none", "nan", "na", "missing"):
+                    said = f"write '{name.text} is missing'"
+                raise ConditionError(
+                    f"there is no column {word.text!r}; {said}"
+                    + did_you_mean(word.text, names, every=False)
+                )
+
+    def where(self) -> Where:
+        """Return all of it, or raise if no row can satisfy it."""
+        return Where(
+            {
+                label: each.condition()
+                for label, each in self.columns.items()
+                if each.has_values
+            },
+            {
+                label: each.missing
+                for label, each in self.columns.items()
+                if each.missing is not None
+            },
+            tuple(self.alternatives),
+        )
+
+
+def _one_column(either: Joined) -> Comparison | None:
+    """Return `age == 30 or age == 40` as `age in [30, 40]`; None for anything else."""
+    values: list[Any] = []
+    names = set()
+    for part in either.parts:
+        if not isinstance(part, Comparison) or not isinstance(part.left, Name):
+            return None
+        if part.sign not in ("==", "in") or isinstance(part.right, Name):
+            return None
+        names.add(part.left)
+        values += part.right if part.sign == "in" else [part.right]
+    return Comparison(names.pop(), "in", values) if len(names) == 1 else None
 
 
 def _from_mapping(
@@ -555,7 +825,7 @@ def read_where(where: Any, schema: Schema) -> Where:
     where : mapping or str
         ``{"sex": "F", "age": (30, 40), "city": ["A", "B"]}``: a value, a tuple for an
         inclusive range (None for no bound), a list or set for several values. Or a
-        text: ``'sex == "F" and 30 <= age < 40 and city in ["A", "B"]'``.
+        text: ``'sex == "F" and (age < 30 or city not in ["A", "B"])'``.
     schema : Schema
 
     Raises
@@ -563,21 +833,17 @@ def read_where(where: Any, schema: Schema) -> Where:
     ConditionError
         If it is unreadable, names no learned column, or no value satisfies it.
     """
-    columns: dict[Any, _Comparisons] = {}
-
-    def about(name: Any) -> _Comparisons:
-        column = learned_column(name, schema, "the condition")
-        return columns.setdefault(column.label, _Comparisons(column))
-
+    collected = _Conjunction(schema)
     if isinstance(where, str):
-        _from_text(where, about)
+        collected.add(read_expression(where))
     elif isinstance(where, Mapping):
-        _from_mapping(where, about)
+        _from_mapping(where, collected.about)
     else:
         raise ConditionError(
-            "where must be a mapping of column to value, a text, or a frame of partial "
-            f"rows, got {type(where).__name__}"
+            "where must be a mapping of column to value, a text such as 'age > 30', or "
+            f"a frame of partial rows, got {type(where).__name__}"
         )
-    if not columns:
+    result = collected.where()
+    if not result.columns:
         raise ConditionError("where must name at least one column, got none")
-    return Where({label: one.condition() for label, one in columns.items()})
+    return result

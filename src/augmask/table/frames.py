@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
@@ -292,6 +293,16 @@ def _read_path(path: Path, options: ReadOptions) -> pd.DataFrame:
         ) from error
 
 
+def _how_to_wrap(source: Any) -> str:
+    """Return how to make a frame of something, as the end of a message."""
+    if hasattr(source, "to_frame"):
+        return "; a single column becomes one by .to_frame()"
+    if isinstance(source, np.ndarray):
+        return "; wrap it: pandas.DataFrame(array, columns=[...])"
+    wrapped = isinstance(source, list | tuple | dict)
+    return "; wrap it: pandas.DataFrame(...)" if wrapped else ""
+
+
 def _convert(source: Any, options: ReadOptions) -> tuple[pd.DataFrame, str]:
     """Return a pandas frame, and its name in messages."""
     if isinstance(source, pd.DataFrame):
@@ -310,7 +321,7 @@ def _convert(source: Any, options: ReadOptions) -> tuple[pd.DataFrame, str]:
         return _from_arrow(table, "the table"), "the table"
     raise DataError(
         "a table must be a pandas or polars frame, an Arrow table or a path, got "
-        f"{type(source).__name__}"
+        f"{type(source).__name__}{_how_to_wrap(source)}"
     )
 
 

@@ -47,8 +47,9 @@ MOST_ROWS = 2_000
 MOST_SAME, MOST_MAPPED, MOST_SUMMED = 400, 150, 60
 # Rows with all cells observed.
 FEWEST = 100
-# Levels that a map may start from, and rows that each needs.
-MOST_LEVELS, PER_LEVEL = 1_000, 3
+# Levels that a map may start from, and rows that each needs; the rarer of two needs
+# more, because two rare flags may coincide by chance.
+MOST_LEVELS, PER_LEVEL, PER_FLAG = 1_000, 3, 10
 # Agreement beyond chance of equal values, of a map with exceptions, and of a map to
 # fewer than MANY levels, which a network learns by itself unless it is nearly exact.
 SAME, MAPPED, EXACT, SUM = 0.9, 0.9, 0.98, 0.98
@@ -88,7 +89,7 @@ def cell_values(cells: Cells, column: Column) -> Values:
     return _objects(cells.values, ~cells.observed)
 
 
-def _series_values(series: pd.Series) -> Values:
+def series_values(series: pd.Series) -> Values:
     """Return comparable values of a decoded column."""
     values = series.astype(object)
     missing = np.asarray(values.isna())
@@ -155,7 +156,7 @@ def apply_dependency(
     for which a value is implied that the column never had, stay as they are.
     """
     dependency = column.determined_by or {}
-    implied = implied_values(dependency, [_series_values(p) for p in parents])
+    implied = implied_values(dependency, [series_values(p) for p in parents])
     at = ~pd.isna(implied) & ~np.asarray(decoded.isna())
     if where is not None:
         at &= where
@@ -186,15 +187,25 @@ def apply_dependency(
     return result
 
 
+def parents_of(column: Column) -> list[str]:
+    """Return the columns that a decoded cell of this one depends on."""
+    parents: list[str] = []
+    if column.is_determined:
+        parents += (column.determined_by or {})["columns"]
+    if column.seen_with is not None:
+        parents += column.seen_with["columns"]
+    return parents
+
+
 def dependency_order(schema: Schema) -> list[Column]:
-    """Return the determined columns, each after its parents."""
-    waiting = {column.name: column for column in schema if column.is_determined}
+    """Return the columns that depend on others in decoding, each after its parents."""
+    waiting = {column.name: column for column in schema if parents_of(column)}
     ordered: list[Column] = []
     while waiting:
         ready = [
             column
             for column in waiting.values()
-            if not any(n in waiting for n in (column.determined_by or {})["columns"])
+            if not any(name in waiting for name in parents_of(column))
         ]
         if not ready:
             break
@@ -293,7 +304,7 @@ def _mapped_columns(sample: _Sample) -> list[tuple[str, str]]:
         for y in names:
             n_y = len(sample.levels[y])
             # A column of few levels cannot determine one of many.
-            if x == y or n_x < 3 or 2 * n_y > 3 * n_x:
+            if x == y or 2 * n_y > 3 * n_x:
                 continue
             cx, cy = sample.codes[x], sample.codes[y]
             both = (cx >= 0) & (cy >= 0)
@@ -303,6 +314,8 @@ def _mapped_columns(sample: _Sample) -> list[tuple[str, str]]:
             counts = np.bincount(cx[both] * n_y + cy[both], minlength=n_x * n_y)
             counts = counts.reshape(n_x, n_y)
             rows = counts.sum(axis=1)
+            if n_x == 2 and rows.min() < PER_FLAG:
+                continue
             correct = counts.max(axis=1)[rows >= PER_LEVEL].sum() / n
             base = counts.sum(axis=0).max() / n
             score = (correct - base) / max(1 - base, 1e-9)

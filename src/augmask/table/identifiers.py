@@ -2,8 +2,8 @@
 
 A model must not repeat keys, codes or free text, which would copy people into the
 output. New values keep the form of the observed ones, never equal one of them, and
-never repeat: the value of output row i is a function of i alone, so batches are
-independent.
+never repeat where those did not: the value of output row i is a function of i alone, so
+batches are independent. Names, addresses and the like come from pools of `fakes`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from math import gcd
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from augmask.table.cells import AnyArray, Cells
+from augmask.table.personal import FAKES, personal_reason, words_of
 from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, ValueSpec
 
 # The most digits of a number, and characters of a text, that a form may have.
@@ -28,7 +30,6 @@ _NEARLY_ALL = 0.95
 
 _KEY_WORDS = {"id", "ids", "uuid", "guid", "key", "pk", "rowid", "ssn"}
 _ROW_WORDS = {"index", "idx", "no", "nr", "row", "unnamed: 0", "number", "rownames"}
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _RUN = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
 
 
@@ -40,7 +41,7 @@ def named_like_key(name: str) -> bool:
     >>> [named_like_key(n) for n in ("id", "case.id", "customerID", "paid", "video")]
     [True, True, True, False, False]
     """
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = words_of(name)
     return bool(words) and (words[-1] in _KEY_WORDS or words[0] == "id")
 
 
@@ -77,8 +78,9 @@ def text_reason(
     `levels` are the distinct values of `n_observed` cells, of which `n_rare` have a
     level that would be too rare to be learned.
     """
-    if n_observed < MIN_ROWS:
-        return None
+    personal = personal_reason(name, levels, n_observed)
+    if personal or n_observed < MIN_ROWS:
+        return personal
     share = len(levels) / n_observed
     words = float(np.mean([len(level.split()) for level in levels[:1000]]))
     if words >= 5 and share > 0.3:
@@ -175,6 +177,8 @@ def _spell(number: int, slots: list[str]) -> str:
 def identifier_form(cells: Cells, name: str) -> dict[str, Any]:
     """Return how new values are made: numbers, counters, templates or placeholders.
 
+    Fitting a model replaces this by a pool where the column has fakes (see `fakes`).
+
     Examples
     --------
     >>> import pandas as pd
@@ -203,6 +207,46 @@ def identifier_form(cells: Cells, name: str) -> dict[str, Any]:
     return {"make": "placeholder", "prefix": name}
 
 
+# What `_again` adds to a fake, once or more often.
+_AGAIN = {
+    "email": r"(\+\d+)+(?=@)",
+    "phone": r"(\s*(x|ext\.?)\s*\d+)+$",
+    "url": r"(/+\d*)+$",
+    "street": r"(\s*/\s*\d+)+$",
+    "address": r"(\s*/\s*\d+)+$",
+}
+
+
+def pool_root(fake: str, text: str) -> str:
+    """Return a text without what `_again` may have added to it.
+
+    Examples
+    --------
+    >>> pool_root("email", "ann+2@example.org"), pool_root("name", "Ann Lee 17")
+    ('ann@example.org', 'Ann Lee')
+    """
+    return re.sub(
+        _AGAIN.get(fake, r"(\s+\d+)+$"), "", text.strip(), flags=re.IGNORECASE
+    )
+
+
+def _again(fake: str, text: str, lap: int) -> str:
+    """Return a fake that is used for the `lap`-th time, as a different text."""
+    if fake == "email":
+        return text.replace("@", f"+{lap}@")
+    joint = {"phone": " x", "url": "/", "street": " / ", "address": " / "}
+    return f"{text}{joint.get(fake, ' ')}{lap}"
+
+
+def _scattered(rows: range, size: int) -> npt.NDArray[np.int64]:
+    """Return a place below `size` for each row, without order (splitmix64)."""
+    x = np.arange(rows.start, rows.stop, dtype=np.uint64)
+    x = (x + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((x ^ (x >> np.uint64(31))) % np.uint64(size)).astype(np.int64)
+
+
 def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
     """Return the identifiers of output rows `start` .. `start + n - 1`."""
     rows = range(start, start + n)
@@ -225,6 +269,15 @@ def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
             text = _spell((first + step * k) % size, slots)
             # From the second lap on, values are longer than any observed one.
             values.append(f"{text}-{lap}" if lap else text)
+    elif make == "pool":
+        pool, fake = form["values"], form["fake"]
+        if not form["unique"]:
+            values = [pool[k] for k in _scattered(rows, len(pool))]
+        else:
+            values = []
+            for i in rows:
+                lap, k = divmod(i, len(pool))
+                values.append(_again(fake, pool[k], lap + 1) if lap else pool[k])
     elif make == "placeholder":
         values = [f"{form['prefix']} {i + 1:06d}" for i in rows]
     else:
@@ -268,5 +321,11 @@ FORM_SPEC = AnyOf(
         lap=ValueSpec(None, (0, 1)),
     ),
     _form("placeholder", prefix=_TEXT),
+    _form(
+        "pool",
+        fake=ValueSpec(None, FAKES),
+        values=ListSpec(_TEXT, shortest=1, distinct=True),
+        unique=ValueSpec(bool),
+    ),
     description="a known form of identifiers",
 )

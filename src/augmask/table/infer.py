@@ -31,10 +31,13 @@ from augmask.table.dtype_recovery import (
     to_float,
     to_integer,
 )
+from augmask.table.fakes import fake_fields
 from augmask.table.formats import DateFormat, read_format
 from augmask.table.frames import INFERRED, declared_codes, read_frame
+from augmask.table.group_codes import with_group_codes
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
+from augmask.table.notes import is_group_code
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 from augmask.table.schema_file import check_settings, read_overrides
 from augmask.table.structural_missingness import with_structural_missingness
@@ -83,6 +86,8 @@ def _level_fields(
     counts = pd.Series(cells.observed_values).value_counts(sort=False)
     count = dict(zip(counts.index.tolist(), counts.tolist(), strict=True))
     declared = settings.get("levels") or cells.categories
+    if settings.get("unseen_levels"):
+        count = dict.fromkeys(settings.get("levels", ()), 0) | count
     if declared is None:
         order = sorted(count)
     else:
@@ -99,7 +104,8 @@ def _level_fields(
     frequent, rare = set(by_count[:MAX_LEVELS]), by_count[MAX_LEVELS:]
     fields: dict[str, Any] = {
         "levels": tuple(level for level in order if level in frequent),
-        "rare_levels": tuple((level, count[level]) for level in rare),
+        # a level that no row has is drawn as rarely as the rarest
+        "rare_levels": tuple((level, max(count[level], 1)) for level in rare),
         "ordered": bool(settings.get("ordered", cells.ordered)),
     }
     if cells.categories is not None or fields["ordered"]:
@@ -357,6 +363,7 @@ def infer_column(
     if (
         n_distinct == 1
         and not (missing_as == "level" and missing_rate)
+        and not settings.get("unseen_levels")
         and declared != "identifier"
     ):
         return _constant(cells, common)
@@ -374,7 +381,7 @@ def infer_column(
     if declared and declared != kind:
         kind, reason = declared, f"declared, looks like {kind}: {reason}"
         cells = _force(cells, cells if why else raw, kind, name)
-    for key in ("levels", "ordered"):
+    for key in ("levels", "unseen_levels", "ordered"):
         if settings.get(key) and kind != "category":
             raise SchemaError(
                 f"column {name!r} is of kind {kind!r}, and only a category has {key}; "
@@ -383,6 +390,11 @@ def infer_column(
     if settings.get("decimals") is not None and kind != "float":
         raise SchemaError(
             f"column {name!r} is of kind {kind!r}, and only a float has decimals"
+        )
+    if settings.get("locale") is not None and kind != "identifier":
+        raise SchemaError(
+            f"column {name!r} is of kind {kind!r}, and only an identifier has a "
+            "locale; declare fake too, e.g. 'name'"
         )
     return _column(cells, kind, reason, settings, common)
 
@@ -429,6 +441,8 @@ def _column(
                 "level; set its kind to 'category' or missing_as to 'unknown'"
             )
         fields["form"] = identifier_form(cells, name)
+        fakes, note = fake_fields(cells, name, settings)
+        fields, reason = fields | fakes, reason + note
         dtype = _identifier_dtype(cells, fields["form"])
     elif kind == "category":
         levels = _level_fields(cells, settings, name)
@@ -517,7 +531,11 @@ def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
 
 
 def infer_schema(
-    frame: Any, overrides: Overrides = None, *, suggest: bool = False
+    frame: Any,
+    overrides: Overrides = None,
+    *,
+    suggest: bool = False,
+    group_codes: bool = False,
 ) -> Schema:
     """Infer the schema of a table.
 
@@ -527,10 +545,14 @@ def infer_schema(
     overrides : Schema, path of a TOML file, or mapping, optional
         What you declare, by column name: a kind, or a mapping with any of `kind`,
         `missing_as`, `na_values`, `ordered`, `levels`, `decimals`, `format`,
-        `determined_by`.
+        `determined_by`, `fake`, `locale`, and `unseen_levels`, whether to learn also
+        those of `levels` that no row has.
     suggest : bool, default=False
         Whether to take text such as "?" among numbers for a missing value, and say so;
         by default such a column is an error, because you should decide.
+    group_codes : bool
+        Whether whole numbers whose order means little become categories (see
+        `group_codes`): in `inspect`, and in `fit` with `links="keep"`.
 
     Returns
     -------
@@ -579,7 +601,18 @@ mean 'smokes'?
     )
     schema = _agreeing_formats(frame, schema, settings)
 
+    def as_category(column: Column, reason: str, **own: Any) -> Column:
+        own = settings.get(column.name, {}) | {"kind": "category"} | own
+        again = infer_column(frame[column.label], column.label, own, suggest)
+        return replace(again, reason=reason)
+
+    if group_codes:
+        decided = [name for name, chosen in settings.items() if "kind" in chosen]
+        schema = with_group_codes(frame, schema, decided, as_category)
+
     def as_level(column: Column) -> Column:
+        if is_group_code(column):
+            return as_category(column, column.reason, missing_as="level")
         # With a level for missing values, the kind or dtype may differ.
         own = settings.get(column.name, {}) | {"missing_as": "level"}
         if column.format is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from augmask.table.dtype_recovery import na_flags
+from augmask.table.personal import EXTRA, faker_installed
 from augmask.table.schema_file import toml_value
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 # Whole numbers up to here are exact as floats.
 EXACT = 2**53
 MOST_LEVELS, MOST_COLUMNS = 4, 8
+# How the reason of a group code begins.
+CODES = "codes of "
 OPERATORS = {"sum": " + ", "difference": " - "}
 
 
@@ -155,6 +158,51 @@ def dependency_notes(columns: Iterable[Column]) -> list[str]:
     ]
 
 
+# -- seen combinations and group codes ---------------------------------------------
+
+
+def combination_notes(columns: Iterable[Column]) -> list[str]:
+    """Return one note about the columns that keep to seen combinations, if any do."""
+    kept = [column for column in columns if column.seen_with is not None]
+    if not kept:
+        return []
+    texts = ", ".join(
+        f"{column.name!r} with {' and '.join((column.seen_with or {})['columns'])}"
+        for column in kept[:MOST_COLUMNS]
+    )
+    more = f", and {len(kept) - MOST_COLUMNS} more" if len(kept) > MOST_COLUMNS else ""
+    return [
+        f"generated rows keep to combinations that occur: {texts}{more}; to allow "
+        f"others, declare {{{kept[0].name!r}: {{'determined_by': 'nothing'}}}}"
+    ]
+
+
+def is_group_code(column: Column) -> bool:
+    """Whether a column is a category because its numbers were found to be codes."""
+    return column.kind == "category" and column.reason.startswith(CODES)
+
+
+def group_code_notes(columns: Iterable[Column]) -> list[str]:
+    """Return one note about whole numbers that are learned as levels, if any are."""
+    codes = [column for column in columns if is_group_code(column)]
+    if not codes:
+        return []
+    return [
+        f"learned as levels, because their order means little: {_subject(codes)}; to "
+        f"learn a number, declare {{{codes[0].name!r}: 'integer'}}"
+    ]
+
+
+def informative_notes(columns: Iterable[Column]) -> list[str]:
+    """Return the notes that need no action: the relation is kept."""
+    columns = list(columns)
+    return [
+        *dependency_notes(columns),
+        *combination_notes(columns),
+        *group_code_notes(columns),
+    ]
+
+
 # -- all of them ------------------------------------------------------------------
 
 
@@ -168,6 +216,12 @@ def schema_notes(columns: Sequence[Column]) -> Iterator[str]:
             f"not learned, because taken for identifiers: {why}; generated rows get "
             "new values; to learn such a column, set its kind in the schema, e.g. "
             f"{{{keys[0].name!r}: {kind!r}}}"
+        )
+    fakes = [column for column in keys if column.fake not in (None, "nothing")]
+    if fakes and not faker_installed():
+        yield (
+            f"placeholders stand for the values of {_subject(fakes)}; for realistic "
+            f"fakes, {EXTRA}"
         )
     for column in columns:
         if column.rare_levels:
@@ -193,7 +247,7 @@ def schema_notes(columns: Sequence[Column]) -> Iterator[str]:
         )
     yield from (column.format_note for column in columns if column.format_note)
     yield from _missingness_notes(columns)
-    yield from dependency_notes(columns)
+    yield from informative_notes(columns)
     constant = [column for column in columns if column.kind == "constant"]
     if constant:
         yield f"not learned, because constant: {_subject(constant)}"

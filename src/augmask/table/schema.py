@@ -22,8 +22,10 @@ from augmask.table.lattice import LATTICE_SPEC
 from augmask.table.notes import listed, schema_notes
 from augmask.table.schema_file import (
     BOOLEAN,
+    FAKE,
     KINDS,
     LEVEL,
+    LOCALE,
     MISSING_AS,
     NUMBER,
     TEXT,
@@ -74,6 +76,9 @@ class Column:
     determined_by : mapping or None
         The columns that this one is nearly a function of (see
         `functional_dependencies`).
+    seen_with : mapping or None
+        The columns beside which only some values of this one occur (see
+        `seen_combinations`).
     levels : tuple
         Levels with a code of their own, in code order (category, boolean).
     categories : tuple
@@ -99,6 +104,10 @@ class Column:
         The value of a constant (a datetime in `unit`s).
     form : mapping or None
         How new identifiers are made (see `identifiers`).
+    fake : str or None
+        What stands for the values of an identifier (see `fakes`), or "nothing".
+    locale : str or None
+        The language and country of the fakes.
     """
 
     label: str | int | float
@@ -111,6 +120,7 @@ class Column:
     missing_rate: float = 0.0
     missing_where: Mapping[str, Any] | None = None
     determined_by: Mapping[str, Any] | None = None
+    seen_with: Mapping[str, Any] | None = None
     levels: tuple[Level, ...] = ()
     categories: tuple[Level, ...] = ()
     ordered: bool = False
@@ -125,6 +135,8 @@ class Column:
     tz: str | None = None
     value: Level | None = None
     form: Mapping[str, Any] | None = None
+    fake: str | None = None
+    locale: str | None = None
 
     @property
     def name(self) -> str:
@@ -182,6 +194,10 @@ class Column:
             plain["format"] = self.format
         if self.decimals is not None and self.format is None:
             plain["decimals"] = self.decimals
+        if self.fake is not None:
+            plain["fake"] = self.fake
+        if self.locale is not None:
+            plain["locale"] = self.locale
         # Sums of two columns are found again.
         if self.determined_by is not None and len(self.determined_by["columns"]) < 2:
             plain["determined_by"] = (self.determined_by["columns"] or ["nothing"])[0]
@@ -319,6 +335,26 @@ _DETERMINED_BY = Refined(
     "one or two columns, and how they determine this one",
 )
 
+_SEEN_WITH = Refined(
+    RecordSpec(
+        {
+            "columns": ListSpec(TEXT, shortest=1),
+            "rules_out": _SHARE,
+            "combinations": ListSpec(ListSpec(AnyOf(TEXT, NUMBER)), shortest=1),
+        },
+        required=("columns", "rules_out", "combinations"),
+        optional=True,
+    ),
+    lambda d: (
+        all(len(c) == len(d["columns"]) + 2 and c[-1] > 0 for c in d["combinations"])
+        and all(
+            len({type(c[i]) is str for c in d["combinations"]}) == 1
+            for i in range(len(d["columns"]) + 2)
+        )
+    ),
+    "columns, and combinations of their values, a value and a number of rows",
+)
+
 _FIELDS: dict[str, Spec] = {
     "label": AnyOf(TEXT, NUMBER),
     "kind": ValueSpec(None, KINDS),
@@ -330,6 +366,7 @@ _FIELDS: dict[str, Spec] = {
     "missing_rate": _SHARE,
     "missing_where": _MISSING_WHERE,
     "determined_by": _DETERMINED_BY,
+    "seen_with": _SEEN_WITH,
     "levels": _DISTINCT,
     "categories": _DISTINCT,
     "ordered": BOOLEAN,
@@ -348,6 +385,8 @@ _FIELDS: dict[str, Spec] = {
     "tz": ValueSpec(str, optional=True),
     "value": AnyOf(ValueSpec(str, optional=True), NUMBER, BOOLEAN),
     "form": FORM_SPEC,
+    "fake": FAKE,
+    "locale": LOCALE,
 }
 _COLUMN_SPEC = RecordSpec(_FIELDS, _REQUIRED, noun="field")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from numbers import Real
@@ -17,6 +18,7 @@ from typing import Any, Literal, get_args
 from augmask.errors import SchemaError
 from augmask.files import as_path, atomic_write
 from augmask.table.formats import MAX_DECIMALS, is_pattern
+from augmask.table.personal import FAKES
 from augmask.validation import AnyOf, ListSpec, RecordSpec, Refined, ValueSpec
 
 Kind = Literal[
@@ -34,6 +36,12 @@ MISSING_AS = ("unknown", "level")
 
 TEXT, BOOLEAN, NUMBER = ValueSpec(str), ValueSpec(bool), ValueSpec(Real)
 LEVEL = AnyOf(TEXT, NUMBER, BOOLEAN)
+FAKE = ValueSpec(None, (*FAKES, "nothing"))
+LOCALE = Refined(
+    TEXT,
+    lambda text: bool(re.fullmatch("[a-z]{2,3}(_[A-Z]{2})?", text)),
+    "a language and a country such as 'de_DE'",
+)
 SETTINGS = RecordSpec(
     {
         "kind": ValueSpec(None, KINDS),
@@ -41,6 +49,7 @@ SETTINGS = RecordSpec(
         "na_values": ListSpec(LEVEL, single=True),
         "ordered": BOOLEAN,
         "levels": ListSpec(LEVEL, shortest=1, distinct=True),
+        "unseen_levels": BOOLEAN,
         "decimals": ValueSpec(int, lowest=0, highest=MAX_DECIMALS),
         "format": Refined(
             TEXT,
@@ -48,6 +57,8 @@ SETTINGS = RecordSpec(
             "a pattern such as '%d/%m/%Y', '%H:%M', '$#,##0' or '0 %'",
         ),
         "determined_by": TEXT,
+        "fake": FAKE,
+        "locale": LOCALE,
     },
     required=(),
     noun="setting",
@@ -57,7 +68,8 @@ SETTINGS = RecordSpec(
 def check_settings(name: str, settings: object) -> dict[str, Any]:
     """Return the declared settings of a column in plain form, or raise `SchemaError`.
 
-    A string is short for a kind, and a single NA value needs no list.
+    A string is short for a kind, and a single NA value needs no list. Fakes are for
+    identifiers.
 
     Examples
     --------
@@ -65,6 +77,8 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
     {'kind': 'integer'}
     >>> check_settings("age", {"na_values": -999})
     {'na_values': (-999,)}
+    >>> check_settings("guest", {"fake": "name"})
+    {'fake': 'name', 'kind': 'identifier'}
     """
     if isinstance(settings, str):
         settings = {"kind": settings}
@@ -74,6 +88,13 @@ def check_settings(name: str, settings: object) -> dict[str, Any]:
             f"column {name!r}: determined_by must be the name of another column or "
             f"'nothing', got {name!r}"
         )
+    if plain.get("fake", "nothing") != "nothing":
+        kind = plain.setdefault("kind", "identifier")
+        if kind != "identifier":
+            raise SchemaError(
+                f"column {name!r} is of kind {kind!r}, and only an identifier has a "
+                "fake; leave one of them out"
+            )
     return {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
 
 
@@ -105,6 +126,8 @@ def write_overrides(
         "# na_values: values that encode a missing value in this column",
         "# format: how text spells dates (%d/%m/%Y) or numbers ($#,##0)",
         "# determined_by: the column that this one is a function of, or nothing",
+        f"# fake: what a text identifier is replaced by: {', '.join(FAKES)}",
+        "#   (in the language of locale), or nothing to keep the form of its values",
     ]
     for name, (reason, settings, hints) in columns.items():
         lines += ["", f"[columns.{toml_value(name)}]"]

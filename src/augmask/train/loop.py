@@ -30,6 +30,7 @@ from augmask.train import parallel
 from augmask.train.accelerated import batch_models
 from augmask.train.accelerated.streams import SideStream
 from augmask.train.checkpoint import Checkpoint, check_state
+from augmask.train.interrupts import Interrupts
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
@@ -154,6 +155,31 @@ def _save(checkpoint: Checkpoint, state: dict[str, Tensor], run: TrainingRun) ->
         checkpoint.save(tensors, run.to_dict())
 
 
+def _stop(
+    interrupts: Interrupts,
+    checkpoint: Checkpoint | None,
+    good: dict[str, Tensor],
+    run: TrainingRun,
+) -> None:
+    """Save the last good state, and raise what the pending signal raises."""
+    step = int(good["counters"][0])
+    if checkpoint is None:
+        note = "nothing was saved; name a checkpoint to be able to resume"
+    elif not step:
+        note = "nothing was saved: the training had hardly begun"
+    else:
+        _save(checkpoint, good, run)
+        note = (
+            f"the training up to step {step:,} is in {checkpoint.path}; to resume it, "
+            "start again with the same table, settings, seed and checkpoint"
+        )
+    try:
+        interrupts.raise_pending()
+    except BaseException as stop:
+        stop.add_note(f"the training was stopped; {note}")
+        raise
+
+
 def _validate(trainer: Trainer, run: TrainingRun, done: float) -> float:
     """Validate the EMA weights on held-out cells; keep them unless clearly worse.
 
@@ -227,6 +253,7 @@ def training_steps(
     seconds: float | None = None,
     progress: Progress = silent,
     checkpoint: Checkpoint | None = None,
+    interrupts: Interrupts | None = None,
 ) -> Generator[None, None, TrainingRun]:
     """Train until the budget of steps or time, or the patience, is exhausted.
 
@@ -240,6 +267,9 @@ def training_steps(
     progress : Progress
     checkpoint : Checkpoint, optional
         Resumed if it exists, and written at intervals.
+    interrupts : Interrupts, optional
+        Once a signal is pending, the checkpoint is written and the signal has its
+        effect.
 
     Returns
     -------
@@ -281,6 +311,8 @@ def training_steps(
             break
         trainer.step(done)
         yield
+        if interrupts is not None and interrupts.pending:
+            _stop(interrupts, checkpoint, good, run)
         if budget.elapsed - last_report > REPORT_SECONDS:
             last_report = budget.elapsed
             progress("train", trainer.steps_done, settings.steps, numbers)
@@ -325,8 +357,11 @@ def train(
     checkpoint: Checkpoint | None = None,
 ) -> TrainingRun:
     """Train one model to the end; see `training_steps`."""
-    with trainer.matmul_precision():
-        steps = training_steps(trainer, seconds, progress, checkpoint)
+    # several processes are not stopped at the same step, so none of them could save
+    single = parallel.world_size() == 1
+    with trainer.matmul_precision(), ExitStack() as held:
+        interrupts = held.enter_context(Interrupts()) if single else None
+        steps = training_steps(trainer, seconds, progress, checkpoint, interrupts)
         while True:
             try:
                 next(steps)

@@ -19,6 +19,7 @@ from augmask_bench import cli
 from augmask_bench.plan import read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import collect, facts_of, write
+from augmask_bench.stages import Work
 
 GRID = """
 ratios = [0.2, 0.5]
@@ -129,18 +130,21 @@ def test_results_of_an_older_version_are_not_shown(
     with pytest.raises(DataError, match="no results"):
         bench("table", plan, "--out", out)
     left = {path.parent.name for path in out.rglob("*") if path.is_file()}
-    assert left == {"runs", "real-side"}
+    assert left == {"runs", "real-side", "groups", "out"}
 
 
 def test_a_grid_may_be_run_in_parts(bench, write_plan, tmp_path):
     plan, out = write_plan(GRID), tmp_path / "out"
     run = ["run", plan, "--out", out, "--jobs", 1, "--json"]
-    part = json.loads(bench(*run, "--only", "fill: Mean", "--only", "Cheap"))
+    part = json.loads(bench(*run, "--methods", "fill: Mean,Cheap"))
     assert part == {"out": str(out), "skipped": 0, "done": 8}
     with pytest.raises(UsageError, match="did you mean 'cheap'"):
-        bench(*run, "--only", "chepa")
+        bench(*run, "--methods", "chepa")
     assert json.loads(bench(*run))["done"] == 4
-    assert json.loads(bench(*run, "--only", "fill")) == {"out": str(out), "skipped": 8}
+    assert json.loads(bench(*run, "--methods", "fill")) == {
+        "out": str(out),
+        "skipped": 8,
+    }
 
 
 def test_methods_are_listed_with_their_requirements(bench):
@@ -249,10 +253,13 @@ def test_the_smoke_plan_completes(bench, tmp_path, monkeypatch):
 
 
 def test_rows_kept_on_another_disk_stop_the_grid(write_plan, tmp_path):
-    (run, *_) = read_plan(write_plan(GRID)).runs
-    recorder = cli._Recorder(tmp_path, 1, lambda *_: None, quiet=True)
+    def elsewhere(call, jobs, done):
+        for group in jobs:
+            done(group, [{**facts_of(run), "status": "trained"} for run in group.runs])
+
+    work = Work(tmp_path, read_plan(write_plan(GRID)).runs, elsewhere)
     with pytest.raises(UsageError, match="all workers share"):
-        recorder.record(run, {**facts_of(run), "status": "done"})
+        work.train()
     assert not (tmp_path / "runs").exists()
 
 

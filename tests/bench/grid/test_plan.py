@@ -31,6 +31,10 @@ SHIPPED = {
     "augmenters": 522,
     "misspecification": 300,
     "completions": 84,
+    "paper-setting": 104,
+    "p60": 1260,
+    "p60-oracles": 72,
+    "p60-full": 54,
 }
 
 
@@ -102,6 +106,21 @@ def test_names_follow_content_and_nothing_else(write_plan):
     # more seeds keep the existing runs
     more = names(write_plan(SMALL.replace("[0, 1]", "[0, 1, 2]")))
     assert set(before) < set(more)
+
+
+def test_a_method_may_have_a_limit_of_time_of_its_own(write_plan):
+    text = (
+        SMALL + 'max_minutes = 5\n[[methods]]\ngenerator = "fill"\naugmenter = "mean"'
+    )
+    limits = {
+        run.method.label: run.max_minutes for run in read_plan(write_plan(text)).runs
+    }
+    assert limits.pop("fill: Mean") is None
+    assert set(limits.values()) == {5.0}
+    # named as if the plan said so
+    plan = names(write_plan("max_minutes = 5\n" + SMALL))
+    assert names(write_plan(SMALL + "max_minutes = 5\n")) == plan
+    assert not set(plan) & set(names(write_plan(SMALL)))
 
 
 def test_paths_are_relative_to_the_plan(write_plan, own_table, monkeypatch, tmp_path):

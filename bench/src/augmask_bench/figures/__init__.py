@@ -17,8 +17,10 @@ from augmask_bench.figures import (
     critical_difference,
     fidelity,
     misspecification,
+    preprocessing,
     ranks_map,
     robustness,
+    toy,
     umap,
 )
 
@@ -33,4 +35,6 @@ FIGURES: dict[str, ModuleType] = {
     "umap": umap,
     "augmentation-cost": augmentation_cost,
     "completions": completions,
+    "preprocessing": preprocessing,
+    "toy": toy,
 }

@@ -303,9 +303,12 @@ def test_integers_and_booleans_with_missing_values_agree_over_libraries():
     frame = make_frame()[["age", "smokes"]]
     nullable = frame.astype({"age": "Int64", "smokes": "boolean"})
     expected = make_model().fit(frame).sample(20)
-    for data in (nullable, pl.from_pandas(nullable), pa.Table.from_pandas(nullable)):
+    for data in (pl.from_pandas(nullable), pa.Table.from_pandas(nullable)):
         rows = make_model().fit(data).sample(20, output="pandas")
         pd.testing.assert_frame_equal(rows, expected)
+    # the owner of a pandas frame has chosen these types
+    kept = make_model().fit(nullable).sample(20)
+    pd.testing.assert_frame_equal(kept, expected.astype(nullable.dtypes))
 
 
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow"])

@@ -359,7 +359,5 @@ def test_missing_together_though_never_so_is_an_error(model, monkeypatch):
     monkeypatch.setattr("augmask.sample.conditional.MIN_RATE", 0.5)
     # the two are missing together
     where = "job is missing and smokes is not missing"
-    with pytest.raises(
-        ConditionError, match=r"none of .* satisfied the condition"
-    ):
+    with pytest.raises(ConditionError, match=r"none of .* satisfied the condition"):
         model.sample(3, where=where, missing="learned")

@@ -288,7 +288,7 @@ const cut = [...document.querySelectorAll('main *')].filter((e) =>
   e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible');
 parent.postMessage({
   wide: document.documentElement.scrollWidth,
-  cut: cut.map((e) => `${e.tagName} ${e.className} ${e.textContent.slice(0, 40)} in ${e.closest('section').id}`),
+  cut: cut.map((e) => e.closest('section').id + ': ' + e.textContent.slice(0, 40)),
   readout: cell.closest('figure').querySelector('.readout').textContent,
   names: JSON.parse(cell.dataset.cells).names,
 }, '*');

@@ -57,8 +57,8 @@ def measured(name: str, seed: int, start: str) -> list[float]:
     columns = [column for column in model.schema_ if column.learned]
     numeric = [c.name for c in columns if c.kind in NUMERIC]
     categorical = [c.name for c in columns if c.kind not in NUMERIC]
-    numbers = {column: "float64" for column in numeric}
-    levels = {column: "str" for column in categorical}
+    numbers = dict.fromkeys(numeric, "float64")
+    levels = dict.fromkeys(categorical, "str")
     real, rows = (
         frame[[*numeric, *categorical]].astype(numbers | levels)
         for frame in (others, rows)

@@ -214,12 +214,9 @@ def test_rules_are_kept(wishes):
 
 
 def test_the_page_on_security_keeps_its_promise(tmp_path, monkeypatch):
-    assert (
-        run_page("security.md", tmp_path, monkeypatch)["model"]
-        .sample(3)
-        .notna()
-        .all(axis=None)
-    )
+    with pytest.warns(AugMaskWarning, match="'guest'.*generated rows get new values"):
+        model = run_page("security.md", tmp_path, monkeypatch)["model"]
+    assert model.sample(3).notna().all(axis=None)
 
 
 def test_files_are_read_as_the_page_says(tmp_path, monkeypatch):

@@ -632,7 +632,9 @@ def test_tables_without_anything_to_learn(frame, message):
 
 
 def test_the_history_follows_the_training():
-    model = make_model(options={"steps": 120, "holdout": 0.1}).fit(make_frame())
+    model = make_model(options={"steps": 120, "validation_fraction": 0.1}).fit(
+        make_frame()
+    )
     history = model.history_
     names = ["step", "loss", "held_out", "lr", "seconds"]
     assert history.columns.tolist()[:5] == names
@@ -671,7 +673,9 @@ def test_a_run_shorter_than_one_evaluation_has_a_history(monkeypatch):
     monkeypatch.setattr(
         "augmask.train.loop._Budget.fraction_used", lambda _, step: min(step / 7, 1.0)
     )
-    model = make_model(options={"holdout": 0.1}).fit(make_frame(), max_minutes=1)
+    model = make_model(options={"validation_fraction": 0.1}).fit(
+        make_frame(), max_minutes=1
+    )
     assert model.history_["step"].tolist() == [7]
     assert np.isfinite(model.history_.to_numpy()).all()
 

@@ -288,7 +288,7 @@ SMALL = {"steps": 12, "warmup": 2, "batch_size": 16, "sampling_steps": 4, **NETW
 
 def fitted(backbone: str, frame: pd.DataFrame, options=(), **changes) -> AugMask:
     name, keywords = KINDS[backbone]
-    settings = {**SMALL, "holdout": 0.05, **keywords, **dict(options)}
+    settings = {**SMALL, "validation_fraction": 0.05, **keywords, **dict(options)}
     arguments = {"augmenter": "ecdf", "device": "cpu", **changes}
     return AugMask(name, options=settings, **arguments).fit(frame)
 

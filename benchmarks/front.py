@@ -162,7 +162,7 @@ def rival(
 
 def scores_of(work: Path, name: str, synthetic: pd.DataFrame) -> dict[str, float]:
     """Return the five metrics of synthetic rows."""
-    from augmask.evaluation.coverage import alpha_beta
+    from augmask.evaluation.alpha_beta import alpha_beta
     from augmask.evaluation.fidelity import shape, trend
     from augmask.evaluation.utility import utility
 

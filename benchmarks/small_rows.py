@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 import augmask as am
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.detection import detection
 from augmask.evaluation.fidelity import shape, trend
 from augmask.evaluation.held_out import hide

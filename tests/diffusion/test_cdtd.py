@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD, TimeWarp
-from augmask.diffusion.noise import log_time
+from augmask.diffusion.random_draws import log_time
 from augmask.errors import UsageError
 from augmask.table.table import Layout, Table
 

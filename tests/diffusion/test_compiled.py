@@ -7,7 +7,7 @@ import torch
 
 from augmask.diffusion import BACKBONES, build_backbone
 from augmask.diffusion.compiled import Compiled, CompiledSampler
-from augmask.diffusion.noise import RecordingRNG, ReplayRNG, uniform_like
+from augmask.diffusion.random_draws import RecordingRNG, ReplayRNG, uniform_like
 from augmask.diffusion.sampling import run_sampler
 from augmask.table.table import Layout
 

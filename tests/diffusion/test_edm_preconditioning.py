@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from augmask.diffusion.edm_preconditioning import denoised, scaled_input, target
-from augmask.diffusion.noise import normal_like
+from augmask.diffusion.random_draws import normal_like
 
 
 def test_the_error_of_the_output_is_the_weighted_error_of_the_denoised_number():

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
 from augmask.errors import DataError
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.neighbours import Points
 from augmask.evaluation.privacy import privacy, row_measures, wilson
 

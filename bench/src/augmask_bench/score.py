@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.fidelity import shape, trend
 from augmask.evaluation.tables import Floats
 from augmask.evaluation.utility import utility

@@ -16,7 +16,7 @@ import pandas as pd
 from augmask.config import STRATEGIES
 from augmask.demo.clinic import clinic, clinic_with_missing
 from augmask.errors import DataError
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.detection import detection
 from augmask.evaluation.evaluate import evaluate
 from augmask.evaluation.fidelity import shape, trend

@@ -138,7 +138,7 @@ def build_backbone(
     backbone: Any, layout: Layout, seed: int, **keywords: Any
 ) -> Backbone:
     """Build a backbone whose initial weights depend on `seed` alone."""
-    from augmask.diffusion.noise import seeded_init
+    from augmask.diffusion.random_draws import seeded_init
 
     with seeded_init(seed):
         built = resolve_backbone(backbone)(layout, **keywords)

@@ -38,8 +38,8 @@ from augmask.diffusion.nets import (
     mlp,
     padded_linear,
 )
-from augmask.diffusion.noise import RNG, log_time, low_discrepancy, normal_like
 from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.random_draws import RNG, log_time, low_discrepancy, normal_like
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.sampling import (
     InpaintConfig,

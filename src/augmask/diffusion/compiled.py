@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from augmask.diffusion.cuda_graph import first_line
-from augmask.diffusion.noise import RecordingRNG, ReplayRNG, draw_all
+from augmask.diffusion.random_draws import RecordingRNG, ReplayRNG, draw_all
 
 log = logging.getLogger("augmask")
 

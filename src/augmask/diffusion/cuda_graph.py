@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from augmask.diffusion.noise import RNG
+from augmask.diffusion.random_draws import RNG
 
 log = logging.getLogger("augmask")
 

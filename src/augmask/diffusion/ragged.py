@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from augmask.diffusion.noise import RNG, uniform_like
+from augmask.diffusion.random_draws import RNG, uniform_like
 
 SPLIT = float(2**13 + 1)  # Veltkamp's constant for the first eleven bits
 

@@ -32,8 +32,8 @@ from torch import Tensor
 
 from augmask.diffusion.base import Backbone, Batch
 from augmask.diffusion.cuda_graph import cuda_graphed
-from augmask.diffusion.noise import RNG
 from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.random_draws import RNG
 from augmask.errors import UsageError
 
 # A NamedTuple of tensors whose first dimension is the row, with a field `class_probs`.

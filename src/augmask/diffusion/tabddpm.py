@@ -33,8 +33,13 @@ from torch import Tensor, nn
 
 from augmask.diffusion.base import Batch, CellLoss
 from augmask.diffusion.nets import TimeEmbedding, mlp, padded_linear
-from augmask.diffusion.noise import RNG, low_discrepancy, normal_like, uniform_like
 from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.random_draws import (
+    RNG,
+    low_discrepancy,
+    normal_like,
+    uniform_like,
+)
 from augmask.diffusion.reduce import Reduction
 from augmask.diffusion.sampling import (
     InpaintConfig,

@@ -40,8 +40,13 @@ from augmask.diffusion.nets import (
     padded_linear,
     transformer,
 )
-from augmask.diffusion.noise import RNG, low_discrepancy, normal_like, uniform_like
 from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.random_draws import (
+    RNG,
+    low_discrepancy,
+    normal_like,
+    uniform_like,
+)
 from augmask.diffusion.reduce import Reduction, Weight
 from augmask.diffusion.sampling import (
     InpaintConfig,

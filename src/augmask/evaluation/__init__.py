@@ -1,7 +1,7 @@
 """Evaluation: how good synthetic rows are, for complete and incomplete real tables.
 
 `evaluate.py` picks what applies and returns `Scores` (`results.py`). The metrics:
-`fidelity.py` compares columns and pairs of columns (Shape, Trend), `coverage.py` rows
+`fidelity.py` compares columns and pairs of columns (Shape, Trend), `alpha_beta.py` rows
 (α-precision, β-recall); `detection.py` asks whether trees can tell the tables apart
 (C2ST), `utility.py` what a model learns from each (MLE), `privacy.py` whether training
 rows were copied. For an incomplete real table, `incomplete.py` re-masks synthetic rows

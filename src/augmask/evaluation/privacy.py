@@ -35,7 +35,7 @@ from scipy.stats import rankdata
 from sklearn.metrics import roc_curve
 
 from augmask.errors import DataError
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.neighbours import (
     Bools,
     Neighbours,

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.augmentation import Augmenter
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.dependence import dependence_kept
 from augmask.evaluation.descriptions import make_entry
 from augmask.evaluation.detection import detection

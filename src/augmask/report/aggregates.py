@@ -24,7 +24,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.ndimage import gaussian_filter
 from scipy.spatial.distance import squareform
 
-from augmask.evaluation.coverage import as_points
+from augmask.evaluation.alpha_beta import as_points
 from augmask.evaluation.references import mean_mode_fill
 from augmask.evaluation.tables import Codes, Floats, Frames, level_codes, numbers
 from augmask.missing.describe import Missingness, describe

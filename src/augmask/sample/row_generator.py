@@ -26,7 +26,7 @@ from augmask.device import allow_tf32, uses_bf16
 from augmask.diffusion.base import Backbone, Batch
 from augmask.diffusion.compiled import CompiledSampler
 from augmask.diffusion.nets import bf16_matmul
-from augmask.diffusion.noise import RNG
+from augmask.diffusion.random_draws import RNG
 from augmask.diffusion.sampling import (
     InpaintTask,
     Sampler,

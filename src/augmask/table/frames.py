@@ -86,7 +86,7 @@ def _check_labels(labels: Iterable[Any], source: str) -> None:
         )
 
 
-def _nullable(kind: pa.DataType) -> Any:
+def _nullable_dtype(kind: pa.DataType) -> Any:
     """Return the pandas type for an Arrow type that keeps it beside missing values."""
     if pa.types.is_boolean(kind):
         return pd.BooleanDtype()
@@ -129,7 +129,7 @@ def _from_arrow(table: pa.Table, source: str, consume: bool = False) -> pd.DataF
     columns = [_signed(_stored(column)) for column in table.columns]
     table = pa.table(columns, table.column_names)
     frame = table.to_pandas(
-        types_mapper=_nullable,
+        types_mapper=_nullable_dtype,
         date_as_object=False,
         split_blocks=consume,
         self_destruct=consume,

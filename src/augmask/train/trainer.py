@@ -23,7 +23,7 @@ from augmask.diffusion.base import (
     validation_loss,
 )
 from augmask.diffusion.nets import bf16_matmul
-from augmask.diffusion.noise import RNG
+from augmask.diffusion.random_draws import RNG
 from augmask.diffusion.reduce import reduce_cells
 from augmask.rng import stream_seed
 from augmask.train import parallel
@@ -137,7 +137,7 @@ class Trainer:
         self, noise: RNG, batch: Batch, supervised: Tensor, done: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the masked mean of the cell losses, and these without gradient."""
-        # a RecordingRNG or ReplayRNG replaces the generator for `diffusion.noise`
+        # a RecordingRNG or ReplayRNG replaces the generator in `random_draws`
         cell = self.backbone.cell_loss(batch, cast(torch.Generator, noise))
         loss = reduce_cells(
             cell,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from augmask.diffusion.noise import normal_like, seeded_init
+from augmask.diffusion.random_draws import normal_like, seeded_init
 from augmask_bench.baselines.training import (
     Best,
     Clock,

@@ -14,7 +14,7 @@ from standins.tabdiff import TabDiffStandIn
 
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import Batch
-from augmask.diffusion.noise import ReplayRNG, log_time
+from augmask.diffusion.random_draws import ReplayRNG, log_time
 from augmask.diffusion.tabddpm import cosine_signal
 from augmask.table.table import Layout
 

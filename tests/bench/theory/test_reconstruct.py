@@ -11,7 +11,7 @@ import augmask as am
 from augmask.augmentation.boosted import LgbmS
 from augmask.diffusion.base import Batch
 from augmask.diffusion.cdtd import CDTD
-from augmask.diffusion.noise import log_time, low_discrepancy
+from augmask.diffusion.random_draws import log_time, low_discrepancy
 from augmask.diffusion.tabddpm import TabDDPM
 from augmask.diffusion.tabdiff import MIN_TIME, TabDiff
 from augmask.errors import UsageError

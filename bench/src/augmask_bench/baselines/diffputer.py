@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from augmask.device import allow_tf32, uses_bf16
 from augmask.diffusion.nets import bf16_matmul
-from augmask.diffusion.noise import seeded_init
+from augmask.diffusion.random_draws import seeded_init
 from augmask.rng import stream_seed
 from augmask.table.table import Table
 from augmask_bench.baselines.edm_rows import (

@@ -28,7 +28,7 @@ from augmask.diffusion.nets import (
     mlp,
     padded_linear,
 )
-from augmask.diffusion.noise import normal_like
+from augmask.diffusion.random_draws import normal_like
 from augmask.diffusion.sampling import at
 
 SIGMA_DATA = 0.5

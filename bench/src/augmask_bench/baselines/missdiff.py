@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention, silu
 
 from augmask.device import allow_tf32
-from augmask.diffusion.noise import RNG, normal_like, seeded_init, uniform_like
+from augmask.diffusion.random_draws import RNG, normal_like, seeded_init, uniform_like
 from augmask.errors import UsageError
 from augmask.rng import stream_seed
 from augmask.table.table import FloatArray, Table

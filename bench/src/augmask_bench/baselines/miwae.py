@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from augmask.diffusion.nets import mlp, padded_linear
-from augmask.diffusion.noise import RNG, normal_like, seeded_init
+from augmask.diffusion.random_draws import RNG, normal_like, seeded_init
 from augmask.errors import UsageError
 from augmask.rng import stream, stream_seed
 from augmask.table.table import Layout, Table

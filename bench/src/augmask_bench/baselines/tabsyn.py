@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from augmask.device import allow_tf32
 from augmask.diffusion.nets import Heads, Tokenizer, transformer
-from augmask.diffusion.noise import normal_like, seeded_init
 from augmask.diffusion.ragged import Ragged
+from augmask.diffusion.random_draws import normal_like, seeded_init
 from augmask.rng import stream_seed
 from augmask.table.table import Table
 from augmask_bench.baselines.edm_rows import (

@@ -28,7 +28,7 @@ from scipy.stats import gaussian_kde
 
 from augmask.config import STRATEGIES
 from augmask.errors import UsageError
-from augmask.evaluation.coverage import as_points
+from augmask.evaluation.alpha_beta import as_points
 from augmask.evaluation.tables import Floats
 from augmask.report.aggregates import overlap
 from augmask.report.plots import fade, thin_frame

@@ -26,7 +26,7 @@ from augmask.augmentation.misspecification import perturb
 from augmask.augmentation.moments import CatMoments, Moments
 from augmask.diffusion import edm_preconditioning as edm
 from augmask.diffusion.cdtd import CAT, CDTD, NUM
-from augmask.diffusion.noise import (
+from augmask.diffusion.random_draws import (
     log_time,
     low_discrepancy,
     normal_like,

@@ -20,7 +20,7 @@ from torch.func import functional_call, vmap
 from augmask.diffusion.base import Batch
 from augmask.diffusion.compiled import compile_function
 from augmask.diffusion.cuda_graph import CudaGraph, first_line
-from augmask.diffusion.noise import DrawSpec, RecordingRNG, ReplayRNG, draw_all
+from augmask.diffusion.random_draws import DrawSpec, RecordingRNG, ReplayRNG, draw_all
 from augmask.train.accelerated.step import FixedIndices, FusedUpdate
 from augmask.train.accelerated.streams import SideStream
 from augmask.train.flat_params import FlatParams

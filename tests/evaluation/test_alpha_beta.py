@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.evaluation import coverage
-from augmask.evaluation.coverage import alpha_beta
+from augmask.evaluation import alpha_beta as module
+from augmask.evaluation.alpha_beta import alpha_beta
 from augmask.evaluation.neighbours import nearest_rows
 
 
@@ -133,7 +133,7 @@ def test_the_cache_is_keyed_by_the_contents_of_the_real_table(monkeypatch):
         [s.value for s in alpha_beta(table, synthetic, *names)]
         for table in (real, changed)
     )
-    monkeypatch.setattr(coverage, "nearest_rows", counting)
+    monkeypatch.setattr(module, "nearest_rows", counting)
     cache: dict[str, np.ndarray] = {}
     for _ in range(2):
         got = alpha_beta(real, synthetic, *names, cache=cache)

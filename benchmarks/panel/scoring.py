@@ -33,7 +33,7 @@ from augmask.evaluation.held_out import calibration
 from augmask.evaluation.incomplete import KnownMask, compare_remasked, match_missing
 from augmask.evaluation.references import mean_mode_fill
 from augmask.evaluation.results import worst_tenth
-from augmask.evaluation.utility import MODEL
+from augmask.evaluation.utility import XGBOOST
 from augmask.missing.model import MissingModel, with_missing
 
 REAL = "real rows"
@@ -127,7 +127,7 @@ def _skill(
     train, test = (x[~np.isnan(x[:, target])] for x in (train, test))
     x, y = np.delete(train, target, axis=1), train[:, target]
     x_test, y_test = np.delete(test, target, axis=1), test[:, target]
-    settings = MODEL | {"random_state": seed, "n_jobs": 1}
+    settings = XGBOOST | {"random_state": seed, "n_jobs": 1}
     if not classes:
         model = xgboost.XGBRegressor(**settings).fit(x, y)
         return float(np.sqrt(np.mean((model.predict(x_test) - y_test) ** 2)))

@@ -115,8 +115,8 @@ pd.Series(checks, name="rows")
 #
 # People with a job refuse more often, and they earn more. So the mean of the answers
 # is too low. The model knows from those who did answer what people with a job earn,
-# and corrects it. (If refusing depended on nothing but the income itself, no method
-# could.)
+# and corrects a part of it after these few steps. (If refusing depended on nothing but
+# the income itself, no method could.)
 
 # %%
 answers = survey.loc[survey["income"] != -99, "income"]

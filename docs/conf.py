@@ -23,8 +23,6 @@ extensions = [
     "command_line",
     "repository_links",
 ]
-# the guide on files may not be there
-suppress_warnings = ["toc.empty_glob"]
 exclude_patterns = ["gallery/*.py", "_ext", "_static"]
 
 # `--option` stays two hyphens

@@ -50,8 +50,6 @@ HELD_OUT: dict[str, tuple[str | None, list[str]]] = {
     "affect": ("psych", []),
     "ambientNOxCH": ("robustbase", ["date"]),
     "biopsy": ("MASS", ["ID"]),
-    "Housing": ("Ecdat", []),
-    "MCAS": ("Ecdat", ["district", "code", "municipa"]),
 }
 TABLES = CHOSEN_ON | HELD_OUT
 RIVALS = ("mean", "iterative", "miceforest")

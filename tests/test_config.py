@@ -35,10 +35,10 @@ def test_settings_are_frozen_and_changes_give_new_ones():
 
 def test_values_become_plain_python_values():
     """What numpy counts is as good, and a model file can hold it."""
-    settings = Settings(steps=np.int64(7), lr=np.float32(0.5), holdout=0)
+    settings = Settings(steps=np.int64(7), lr=np.float32(0.5), validation_fraction=0)
     assert type(settings.steps) is int
     assert type(settings.lr) is float
-    assert type(settings.holdout) is float
+    assert type(settings.validation_fraction) is float
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -57,7 +57,7 @@ BOUNDS = {
     "sampling_steps": (1, 5_000, 0, 5_001),
     "sampling_batch": (1, 10**6, 0, 10**6 + 1),
     "patience": (0, 10**9, -1, 10**9 + 1),
-    "holdout": (0.0, 0.499, -0.001, 0.5),
+    "validation_fraction": (0.0, 0.499, -0.001, 0.5),
     "ema": (0.001, 0.9999, 0.0, 1.0),
     "beta2": (0.001, 0.9999, 0.0, 1.0),
     "lr": (1e-9, 1e9, 0.0, float("inf")),

@@ -303,9 +303,12 @@ def test_integers_and_booleans_with_missing_values_agree_over_libraries():
     frame = make_frame()[["age", "smokes"]]
     nullable = frame.astype({"age": "Int64", "smokes": "boolean"})
     expected = make_model().fit(frame).sample(20)
-    for data in (nullable, pl.from_pandas(nullable), pa.Table.from_pandas(nullable)):
+    for data in (pl.from_pandas(nullable), pa.Table.from_pandas(nullable)):
         rows = make_model().fit(data).sample(20, output="pandas")
         pd.testing.assert_frame_equal(rows, expected)
+    # the owner of a pandas frame has chosen these types
+    kept = make_model().fit(nullable).sample(20)
+    pd.testing.assert_frame_equal(kept, expected.astype(nullable.dtypes))
 
 
 @pytest.mark.parametrize("kind", ["polars", "lazy", "arrow"])
@@ -629,7 +632,9 @@ def test_tables_without_anything_to_learn(frame, message):
 
 
 def test_the_history_follows_the_training():
-    model = make_model(options={"steps": 120, "holdout": 0.1}).fit(make_frame())
+    model = make_model(options={"steps": 120, "validation_fraction": 0.1}).fit(
+        make_frame()
+    )
     history = model.history_
     names = ["step", "loss", "held_out", "lr", "seconds"]
     assert history.columns.tolist()[:5] == names
@@ -668,7 +673,9 @@ def test_a_run_shorter_than_one_evaluation_has_a_history(monkeypatch):
     monkeypatch.setattr(
         "augmask.train.loop._Budget.fraction_used", lambda _, step: min(step / 7, 1.0)
     )
-    model = make_model(options={"holdout": 0.1}).fit(make_frame(), max_minutes=1)
+    model = make_model(options={"validation_fraction": 0.1}).fit(
+        make_frame(), max_minutes=1
+    )
     assert model.history_["step"].tolist() == [7]
     assert np.isfinite(model.history_.to_numpy()).all()
 

@@ -85,7 +85,7 @@ def test_paper_is_as_printed(backbone):
     assert (settings.steps, settings.batch_size) == (30_000, 4096)
     assert (settings.ties, settings.completions) == ("midpoint", "one")
     # no cell is kept from the loss, nothing stops early
-    assert (settings.holdout, settings.patience) == (0.0, 0)
+    assert (settings.validation_fraction, settings.patience) == (0.0, 0)
 
 
 def test_best_has_the_papers_sizes():
@@ -149,7 +149,7 @@ def test_all_members_together_take_no_more_rows_than_the_preset_alone():
 def test_options_of_the_user_stay():
     changed = choice(200, options=("batch_size",)).settings
     assert "batch_size" not in changed
-    assert "holdout" in changed
+    assert "validation_fraction" in changed
     # the steps are the budget: no further members are trained with it
     assert choice(200, options=("steps",)) == AutoChoice()
 

@@ -29,8 +29,8 @@ CHOICES = {
     "matmul_precision": ("auto", "bf16", "tf32"),
     "compile": ("auto", "always", "never"),
 }
-MAY_BE_ZERO = ("holdout", "patience", "warmup", "max_device_gib")
-BELOW = {"holdout": 0.5, "ema": 1, "beta2": 1}
+MAY_BE_ZERO = ("validation_fraction", "patience", "warmup", "max_device_gib")
+BELOW = {"validation_fraction": 0.5, "ema": 1, "beta2": 1}
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 MAX_INT = 1_000_000_000
 # A larger number is a typing error, or comes from a file that was tampered with.
@@ -86,7 +86,7 @@ class Settings:
     completions : str
         The completions of the missing values to train on: `one` (the paper), `stack:4`,
         `cycle:10` or `anchor:30:0.8`.
-    holdout : float
+    validation_fraction : float
         Share of observed cells excluded from the loss, to measure it on them.
     patience : int
         Stop after this many evaluations of the held-out cells without progress; 0
@@ -119,7 +119,7 @@ class Settings:
     beta2: float = 0.999
     ema: float = 0.999
     completions: str = "one"
-    holdout: float = 0.0
+    validation_fraction: float = 0.0
     patience: int = 0
     sampling_steps: int = 200
     solver: str = ""

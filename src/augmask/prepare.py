@@ -380,7 +380,7 @@ def prepare_fit(
     # a module that the caller has built may start from any weights
     parallel.broadcast(backbone.state_dict().values())
     hidden = choose_held_out_cells(
-        table.observed, settings.holdout, stream(seed, "hidden")
+        table.observed, settings.validation_fraction, stream(seed, "hidden")
     )
     device_bytes = settings.max_device_gib * 2**30 / members
     trainers = []

@@ -22,7 +22,7 @@ _SHORT = {
     "ties": "dequantize",
     "links": "keep",
     "completions": "stack:4",
-    "holdout": 0.01,
+    "validation_fraction": 0.01,
 }
 _BALANCED = _SHORT | {"batch_size": 1024, "steps": 12_000, "warmup": 500}
 _FAST = _SHORT | {"batch_size": 512, "steps": 4_000, "warmup": 200}
@@ -171,7 +171,7 @@ def choose_for_size(
         "warmup": steps // 10,
         "batch_size": SMALL_BATCH,
         # every cell counts here, and a share of so few would tell nothing
-        "holdout": 0.0,
+        "validation_fraction": 0.0,
         "extremes": "expected",
     }
     if started and coordinates <= MOST_LINEAR:

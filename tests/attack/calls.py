@@ -114,7 +114,7 @@ class Calls:
                 "completions",
                 "ema",
                 "solver",
-                "holdout",
+                "validation_fraction",
                 "ties",
             ]
             parameters["options"] = TINY | {settings[rng.integers(7)]: self._odd(rng)}

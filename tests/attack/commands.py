@@ -92,7 +92,7 @@ SETTINGS = [
     "warmup",
     "beta2",
     "ema",
-    "holdout",
+    "validation_fraction",
     "patience",
 ]
 SETTINGS += [

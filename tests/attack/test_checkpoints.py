@@ -25,7 +25,7 @@ STEPS = 40
 
 
 def make() -> AugMask:
-    options = TINY | {"steps": STEPS, "holdout": 0.1}
+    options = TINY | {"steps": STEPS, "validation_fraction": 0.1}
     return AugMask(augmenter="ecdf", preset="fast", options=options, device="cpu")
 
 

@@ -17,7 +17,7 @@ TINY = {
     "depth": 1,
     "time_width": 8,
     "sampling_steps": 3,
-    "holdout": 0.0,
+    "validation_fraction": 0.0,
 }
 N = 60
 

@@ -70,8 +70,8 @@ CONDITIONS = [
         "impute other columns",
         BAD_DATA,
         f"{IMPUTE} bad.csv --out rows.csv",
-        ("'x'", "may only have columns that were learned", "known: age"),
-        write("bad.csv", "x,y\n1,2\n,3\n"),
+        ("'age' is absent", "add it", "did you mean 'Age'"),
+        write("bad.csv", "Age,y\n1,2\n,3\n"),
     ),
     Bad(
         "impute no times",

@@ -214,19 +214,17 @@ def test_rules_are_kept(wishes):
 
 
 def test_the_page_on_security_keeps_its_promise(tmp_path, monkeypatch):
-    assert (
-        run_page("security.md", tmp_path, monkeypatch)["model"]
-        .sample(3)
-        .notna()
-        .all(axis=None)
-    )
+    with pytest.warns(AugMaskWarning, match="'guest'.*generated rows get new values"):
+        model = run_page("security.md", tmp_path, monkeypatch)["model"]
+    assert model.sample(3).notna().all(axis=None)
 
 
 def test_files_are_read_as_the_page_says(tmp_path, monkeypatch):
-    survey = "income;job\n" + "".join(
-        f"{-999 if i % 9 == 0 else i * 137 % 5000};{'?' if i % 7 == 0 else 'cook'}\n"
-        for i in range(90)
-    )
+    jobs = ["?", "cook", "king"]
+    lines = [
+        f"{-999 if i % 9 == 0 else i * 137 % 5000};{jobs[i % 3]}" for i in range(90)
+    ]
+    survey = "\n".join(["income;job", *lines])
     (tmp_path / "survey.csv").write_text(survey)
     visits = "visit,dose\n" + "".join(
         f'{i % 12 + 1:02}/{i % 11 + 1:02}/2021,"{i % 7 + 1},{i * 7 % 900 + 100}"\n'
@@ -235,7 +233,7 @@ def test_files_are_read_as_the_page_says(tmp_path, monkeypatch):
     (tmp_path / "visits.csv").write_text(visits)
     names = run_page("files.md", tmp_path, monkeypatch)
     assert (names["frame"]["income"].dropna() >= 0).all()
-    assert names["frame"]["job"].isna().sum() == 13
+    assert names["frame"]["job"].isna().sum() == 30
     assert names["model"].schema_["dose"].kind == "float"
     assert names["rows"]["income"].notna().all()
 

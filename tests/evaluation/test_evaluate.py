@@ -62,11 +62,12 @@ def incomplete():
 
 
 def test_every_number_comes_with_its_references(fresh):
-    assert set(fresh.entries) == FIDELITY | COVERAGE | PRIVACY | UTILITY | {"c2st_auc"}
+    more = {"c2st_auc", "dependence"}
+    assert set(fresh.entries) == FIDELITY | COVERAGE | PRIVACY | UTILITY | more
     for key, entry in fresh.entries.items():
         assert np.isfinite(entry.value), key
         assert (entry.reference is None) == (key == "trtr"), key
-        assert (entry.floor is None) == (key in PRIVACY | {"trtr"}), key
+        assert (entry.floor is None) == (key in PRIVACY | {"trtr", "shape"}), key
         assert entry.meaning.endswith(".")
     # the rows are real: nothing tells them from the reference
     for key in COVERAGE | {"shape", "trend"}:

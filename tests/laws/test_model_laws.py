@@ -19,7 +19,7 @@ SIZES = {
     "batch_size": 32,
     "sampling_steps": 4,
 }
-SETTINGS = {"steps": 25, "warmup": 5, "holdout": 0.05} | SIZES
+SETTINGS = {"steps": 25, "warmup": 5, "validation_fraction": 0.05} | SIZES
 
 pytestmark = pytest.mark.filterwarnings("ignore::augmask.errors.AugMaskWarning")
 

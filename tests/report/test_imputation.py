@@ -24,7 +24,7 @@ from augmask.report.imputation import (
 from augmask.table.infer import infer_schema
 
 RHO = 0.8
-TINY = {"steps": 3, "width": 8, "depth": 1, "holdout": 0.0}
+TINY = {"steps": 3, "width": 8, "depth": 1, "validation_fraction": 0.0}
 
 
 def pairs(n: int, seed: int, missing: float = 0.0) -> pd.DataFrame:

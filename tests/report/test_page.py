@@ -275,7 +275,7 @@ def test_the_worst_columns_come_first_and_others_are_folded(make_scores, tmp_pat
     assert text.index("<strong>c02</strong>") > fold
 
 
-PROBE = """
+PROBE = """{
 const cell = document.querySelector('.matrix');
 const box = cell.querySelector('svg').getBoundingClientRect();
 const [left, top, width, height] = JSON.parse(cell.dataset.box);
@@ -288,11 +288,11 @@ const cut = [...document.querySelectorAll('main *')].filter((e) =>
   e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX !== 'visible');
 parent.postMessage({
   wide: document.documentElement.scrollWidth,
-  cut: cut.map((e) => `${e.tagName} in ${e.closest('section').id}`),
+  cut: cut.map((e) => e.closest('section').id + ': ' + e.textContent.slice(0, 40)),
   readout: cell.closest('figure').querySelector('.readout').textContent,
   names: JSON.parse(cell.dataset.cells).names,
 }, '*');
-"""
+}"""
 # A browser window is at least 500 pixels wide, a frame in it can be narrower.
 FRAME = """<!doctype html><title>waits</title>
 <script>onmessage = (e) => { document.title = JSON.stringify(e.data); };</script>

@@ -16,7 +16,13 @@ from augmask.table.cells import read_cells
 from augmask.table.codec import Codec
 from augmask.table.infer import infer_schema
 
-TINY = {"steps": 3, "width": 8, "depth": 1, "sampling_batch": 50, "holdout": 0.0}
+TINY = {
+    "steps": 3,
+    "width": 8,
+    "depth": 1,
+    "sampling_batch": 50,
+    "validation_fraction": 0.0,
+}
 
 
 def make_frame(n: int = 60, missing: float = 0.3) -> pd.DataFrame:

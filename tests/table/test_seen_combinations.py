@@ -169,6 +169,22 @@ def test_decoding_keeps_to_what_was_seen():
     assert share_seen(derive=True) == 1.0
 
 
+def test_a_column_that_says_what_is_not_applicable_stays():
+    frame = surveys()
+    frame["trap"] = "t" + ((7 * frame["year"] + frame["species"].map(ord)) % 9).astype(
+        str
+    )
+    frame["trap"] = frame["trap"].where(frame["year"] % 9 != 0, "none")
+    numbers = dict.fromkeys(("year", "month", "day"), "integer")
+    kinds = numbers | {"year": "category"}
+    assert stored_schema(frame, kinds)["trap"].seen_with
+    frame["bait"] = np.where(frame["trap"] == "none", None, "oats")
+    frame.loc[::2, "bait"] = frame.loc[::2, "bait"].replace("oats", "seeds")
+    schema = stored_schema(frame, kinds)
+    assert schema["bait"].missing_where["structural"]
+    assert schema["trap"].seen_with is None
+
+
 def test_a_declaration_switches_it_off():
     frame = surveys()
     model_schema = stored_schema(frame, {"day": {"determined_by": "nothing"}})

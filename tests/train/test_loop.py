@@ -19,8 +19,10 @@ from augmask.train.trainer import Trainer
 SMALL = {"width": 16, "depth": 1, "time_width": 16, "batch_size": 16, "warmup": 10}
 
 
-def make_trainer(table, backbone="cdtd", holdout=0.1, **changes) -> Trainer:
-    return trainers.trainer(table, backbone, 0, holdout=holdout, **SMALL, **changes)
+def make_trainer(table, backbone="cdtd", validation_fraction=0.1, **changes) -> Trainer:
+    return trainers.trainer(
+        table, backbone, 0, validation_fraction=validation_fraction, **SMALL, **changes
+    )
 
 
 def weights(trainer) -> torch.Tensor:
@@ -91,7 +93,7 @@ def test_with_patience_late_states_do_not_replace_a_better_one(make_table, monke
 
 
 def test_without_held_out_cells_the_final_ema_weights_are_the_result(make_table):
-    trainer = make_trainer(make_table(n=40), holdout=0.0, steps=60)
+    trainer = make_trainer(make_table(n=40), validation_fraction=0.0, steps=60)
     run = train(trainer)
     assert run.best_weights is None
     assert torch.equal(weights(trainer), trainer.ema.weights)

@@ -82,13 +82,21 @@ class NoNoise(torch.nn.Module):
 
 
 def make_trainer(backbone="cdtd", **changes) -> Trainer:
-    options = {**SMALL, "holdout": 0.1, "batch_size": 17, "lr": 0.01, **changes}
+    options = {
+        **SMALL,
+        "validation_fraction": 0.1,
+        "batch_size": 17,
+        "lr": 0.01,
+        **changes,
+    }
     settings = Settings().replace(options, None)
     rng = np.random.default_rng(0)
     filled = complete(Ecdf(), small_table(), CompletionPlan("stack", 2), rng)
     keywords = settings.network if backbone == "cdtd" else {}
     built = build_backbone(backbone, filled.table.layout, 0, **keywords)
-    held_out = choose_held_out_cells(filled.table.observed, settings.holdout, rng)
+    held_out = choose_held_out_cells(
+        filled.table.observed, settings.validation_fraction, rng
+    )
     data = TrainingData(filled, "observed", held_out, 0, CPU)
     return Trainer(built, data, settings, 0, CPU)
 

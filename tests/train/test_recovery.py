@@ -25,7 +25,7 @@ SIZES = {
     "batch_size": 32,
     "sampling_steps": 4,
 }
-SETTINGS = {"steps": 40, "warmup": 5, "holdout": 0.1, **SIZES}
+SETTINGS = {"steps": 40, "warmup": 5, "validation_fraction": 0.1, **SIZES}
 ANSWER = "TabDiff continues with fixed noise schedules"
 
 

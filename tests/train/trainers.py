@@ -13,7 +13,7 @@ from augmask.train.data import TrainingData, choose_held_out_cells
 from augmask.train.trainer import Trainer
 
 NETWORK = {"width": 16, "depth": 2, "time_width": 8}
-SMALL = NETWORK | {"batch_size": 32, "holdout": 0.05}
+SMALL = NETWORK | {"batch_size": 32, "validation_fraction": 0.05}
 
 
 def trainer(table, backbone: str, seed: int, steps: int = 60, device="cpu", **changes):
@@ -25,6 +25,6 @@ def trainer(table, backbone: str, seed: int, steps: int = 60, device="cpu", **ch
     model = build_backbone(backbone, filled.table.layout, seed, **settings.network)
     model.init_from_data(filled.table)
     model.to(device)
-    held_out = choose_held_out_cells(table.observed, settings.holdout, rng)
+    held_out = choose_held_out_cells(table.observed, settings.validation_fraction, rng)
     data = TrainingData(filled, "observed", held_out, seed, device)
     return Trainer(model, data, settings, seed, device)

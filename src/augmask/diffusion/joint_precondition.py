@@ -283,7 +283,8 @@ def _apply(z: Tensor, matrices: Tensor) -> Tensor:
         return z @ matrices[0]
     n = len(z)
     padded = nn.functional.pad(z, (0, 0, 0, len(matrices) * SHARED - n))
-    return (padded.unflatten(0, (-1, SHARED)) @ matrices).flatten(0, 1)[:n]
+    blocks = padded.reshape(len(matrices), SHARED, padded.shape[1])
+    return (blocks @ matrices).flatten(0, 1)[:n]
 
 
 def _mean_and_covariance(

@@ -177,8 +177,8 @@ def advise(scores: Scores, key: str) -> Advice | None:
     if found.entry.group == "held-out":
         text = "Draw missing values with the right spread."
         return Advice(text, fit.line("augmenter", "lgbm-s-calibrated"))
-    rule = RULES.get(key.removesuffix("_remasked"), lambda _, fit: fit.larger())
-    return rule(scores, fit)
+    rule = RULES.get(key.removesuffix("_remasked"))
+    return fit.larger() if rule is None else rule(scores, fit)
 
 
 def advice(scores: Scores) -> dict[str, dict[str, str]]:

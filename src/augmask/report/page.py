@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -215,7 +214,10 @@ def _next_steps(f: Facts) -> list[tuple[str, Mapping[str, str]]]:
 
 def _cells(names: Sequence[str], values: Floats) -> Markup:
     """Return the attributes of a matrix that can be read by pointing at it."""
-    rounded = np.where(np.isnan(values), None, np.round(values, 2)).tolist()
+    rounded = [
+        [None if math.isnan(value) else round(value, 2) for value in line]
+        for line in values.tolist()
+    ]
     left, bottom, width, height = plots.matrix_box(len(names))
     cells = json.dumps({"names": list(names), "values": rounded})
     box = json.dumps([left, 1 - bottom - height, width, height])

@@ -424,7 +424,8 @@ def _recognise_date(texts: Sequence[str]) -> Recognised | None:
         # Dots are written where the day comes first.
         others = []
     short = _as_written(best, texts).pattern
-    if "y" in best.fields and (others or ("/" not in short and "%-" in short)):
+    version = not {"/", "b", "B"} & {*short, *best.fields} and "%-" in short
+    if "y" in best.fields and (others or version):
         # Neither the order nor the century is written, or it may be a version 1.2.10.
         return None
     other = _as_written(others[0], texts) if others else None
@@ -491,12 +492,7 @@ def _recognise_number(texts: Sequence[str]) -> Recognised | None:
         best = ("", ".")
     rest = [pair for pair in readings if pair != best and pair[1] != best[1]]
     group, point = best
-    certain = (
-        money
-        or not rest
-        or not (group or point == ",")
-        or all(core.isdigit() for core in cores)
-    )
+    certain = money or not rest or all(core.isdigit() for core in cores)
     if not group and not prefix.strip(_BLANKS) and not suffix.strip(_BLANKS):
         signs = any(c["open"] or c["sign"] == "\u2212" for c in cells)
         if not signs and not any(point in core for core in cores if point == ","):
@@ -510,7 +506,7 @@ def _recognise_number(texts: Sequence[str]) -> Recognised | None:
         other = _number_pattern(cells, raw, cores, rest[0], prefix, suffix)
         if other and np.array_equal(other.parse(texts), form.parse(texts)):
             other = None
-    told = "a comma may group thousands or precede decimals" if other else ""
+    told = "a mark may group thousands or precede decimals" if other else ""
     if not group and point == "," and not told:
         told = "with a decimal comma"
     return Recognised(form, other, told)

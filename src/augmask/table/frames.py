@@ -104,10 +104,30 @@ def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(plain, column.type.storage_type)
 
 
+def _signed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose levels are counted by signed integers.
+
+    polars counts them by unsigned ones, which pyarrow before 23 cannot convert.
+    """
+    kind = column.type
+    if not pa.types.is_dictionary(kind) or str(kind.index_type)[0] != "u":
+        return column
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            chunk.indices.cast(pa.int64()), chunk.dictionary, ordered=kind.ordered
+        )
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(
+        chunks, pa.dictionary(pa.int64(), kind.value_type, kind.ordered)
+    )
+
+
 def _from_arrow(table: pa.Table, source: str, consume: bool = False) -> pd.DataFrame:
     """Return a frame; with `consume` the table's memory is freed on the way."""
     _check_labels(table.column_names, source)
-    table = pa.table([_stored(column) for column in table.columns], table.column_names)
+    columns = [_signed(_stored(column)) for column in table.columns]
+    table = pa.table(columns, table.column_names)
     frame = table.to_pandas(
         types_mapper=_nullable,
         date_as_object=False,

@@ -255,7 +255,8 @@ def with_seen_combinations(
     """Return the schema with the columns that keep to seen combinations.
 
     Columns that others determine are left out, and `declared` ones. No column keeps to
-    one that depends on it, and levels only to one of as many levels at least.
+    one that depends on it, levels only to one of as many levels at least, and a column
+    that says where others are not applicable to none.
 
     Examples
     --------
@@ -279,10 +280,16 @@ def with_seen_combinations(
         # levels that share a code are drawn regardless of all others
         return not search.columns[name].rare_levels, -len(search.levels[name])
 
+    # What is not applicable follows from the levels as they were generated.
+    fixed = {*declared} | {
+        column.missing_where["where"][0][0]
+        for column in schema
+        if column.missing_where is not None and column.missing_where["structural"]
+    }
     found: dict[str, dict[str, Any]] = {}
     for name in sorted(search.columns, key=rank):
         column = search.columns[name]
-        if column.is_determined or name in declared or column.kind == "boolean":
+        if column.is_determined or name in fixed or column.kind == "boolean":
             continue
         if len(search.levels[name]) < FEWEST_VALUES:
             continue

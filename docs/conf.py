@@ -38,7 +38,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"show-inheritance": False}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_use_ivar = False
 napoleon_custom_sections = []
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -48,6 +48,7 @@ html_title = "augmask"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_domain_indices = False
 html_show_sphinx = False
 # Everything stays on the reader's machine: system fonts, search in the browser.
 html_theme_options = {

@@ -18,13 +18,10 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "command_line",
     "repository_links",
 ]
-# the guide on files may not be there
-suppress_warnings = ["toc.empty_glob"]
 exclude_patterns = ["gallery/*.py", "_ext", "_static"]
 
 # `--option` stays two hyphens
@@ -41,9 +38,8 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"show-inheritance": False}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
+napoleon_use_ivar = False
 napoleon_custom_sections = []
-viewcode_line_numbers = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
@@ -52,6 +48,7 @@ html_title = "augmask"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_domain_indices = False
 html_show_sphinx = False
 # Everything stays on the reader's machine: system fonts, search in the browser.
 html_theme_options = {

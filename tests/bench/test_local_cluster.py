@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +43,22 @@ def has_ended(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_another_grid_may_run_on_this_machine(jobs, tmp_path):
+    done = []
+    # the port that Dask takes unless it is told otherwise
+    with socket.socket() as other:
+        with suppress(OSError):
+            other.bind(("127.0.0.1", 8787))
+            other.listen()
+        run_locally(
+            partial(jobs.mixed, tmp_path),
+            ["good-1", "good-2"],
+            n_jobs=2,
+            done=lambda job, _: done.append(job),
+        )
+    assert sorted(done) == ["good-1", "good-2"]
 
 
 def test_jobs_that_die_or_raise_leave_the_others_alone(jobs, tmp_path, capfd):

@@ -196,6 +196,9 @@ def local_client(n_jobs: int) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             dashboard_address=None,
+            # without a dashboard there is still an HTTP server, on a port that another
+            # grid may have
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             memory_limit=0,
             local_directory=scratch,
             silence_logs=logging.CRITICAL + 1,

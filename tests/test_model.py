@@ -443,8 +443,18 @@ def test_the_choice_is_in_the_log_and_a_function_is_called(caplog):
     assert reports[-1] == ("train", 40, 40)
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt, which a shell's background jobs ignore."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path, monkeypatch):
+def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(
+    name, tmp_path, monkeypatch, interruptible
+):
     monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
     options = {"steps": 400, "sampling_steps": 4}
     path = tmp_path / "run.checkpoint"
@@ -471,7 +481,7 @@ def test_an_interrupted_fit_saves_a_checkpoint_and_resumes(name, tmp_path, monke
 
 
 def test_an_interrupt_without_a_checkpoint_says_that_nothing_was_saved(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, interruptible
 ):
     monkeypatch.setattr("augmask.train.loop.REPORT_SECONDS", 0.0)
 

@@ -150,7 +150,8 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
 
     Examples
     --------
-    >>> df = pd.DataFrame({"age": [*range(30, 65), None], "sex": list("fmmf") * 9})
+    >>> ages = [*range(30, 60), *range(40, 45), None]
+    >>> df = pd.DataFrame({"age": ages, "sex": list("fmmf") * 9})
     >>> found = inspect(df)
     >>> found.schema["age"].kind, found.missing.complete_rows
     ('integer', 35)

@@ -321,7 +321,8 @@ def test_evaluate_shows_numbers_with_references_and_the_worst(desk, run_cli):
     shown = run_cli(*command)
     assert shown.code == 0, shown.err
     lines = shown.out.splitlines()
-    assert lines[0].split() == ["score", "value", "reference", "floor"]
+    assert lines[0].startswith("Poor: ")
+    assert lines[2].split() == ["score", "value", "reference", "floor"]
     titles = [line.split("  ")[0] for line in lines]
     assert {"Shape, re-masked", "Shape", "DCR share, observed cells"} <= set(titles)
     at = next(i for i, line in enumerate(lines) if line.startswith("worst columns"))

@@ -23,17 +23,6 @@ class Interrupts:
     thread nothing changes.
 
     A signal that is still pending at the end has its effect then.
-
-    Examples
-    --------
-    >>> held = []
-    >>> with Interrupts() as interrupts:
-    ...     signal.raise_signal(signal.SIGINT)
-    ...     held.append(interrupts.pending)
-    Traceback (most recent call last):
-    KeyboardInterrupt
-    >>> held
-    [True]
     """
 
     def __init__(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import os
 import subprocess
 import threading
 import time
@@ -67,10 +68,13 @@ class OutOfTime(Exception):
 
 @cache
 def commit() -> str:
-    """Return the commit of the checkout; an empty text for an installed package."""
+    """Return the commit of the checkout; an empty text for an installed package.
+
+    A copy without a repository says its commit in `AUGMASK_COMMIT`.
+    """
     root = Path(am.__file__).parents[2]
     if not (root / ".git").exists():
-        return ""
+        return os.environ.get("AUGMASK_COMMIT", "")
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)

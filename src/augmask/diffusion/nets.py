@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear, pad
 
+from augmask.diffusion import token_kernels
 from augmask.diffusion.ragged import Ragged
 
 # Adam moves every weight by about the learning rate a step; on a direct path the output
@@ -377,8 +378,21 @@ class Block(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return tokens of the same shape."""
+        if token_kernels.fits(tokens) and token_kernels.usable(tokens.device):
+            return self._with_kernels(tokens)
         tokens = tokens + attention(*self.qkv(self.before(tokens)).chunk(3, -1))
         return tokens + feed_forward(self.norm(tokens), self.up, self.down)
+
+    def _with_kernels(self, tokens: Tensor) -> Tensor:
+        """Return the same, by two kernels."""
+        qkv, up, down = self.qkv, self.up, self.down
+        tokens = tokens + token_kernels.attend(
+            self.before(tokens), qkv.weight, qkv.bias
+        )
+        out: Tensor = tokens + token_kernels.feed_forward(
+            self.norm(tokens), up.weight, up.bias, down.weight, down.bias
+        )
+        return out
 
 
 def transformer(width: int, depth: int) -> nn.Sequential:

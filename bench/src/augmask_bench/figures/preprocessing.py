@@ -50,7 +50,7 @@ def scale_then_impute(observed: Floats) -> Scaled:
     Examples
     --------
     >>> values = np.random.default_rng(0).exponential(size=999)
-    >>> round(scale_then_impute(values).observed.std(), 3)
+    >>> round(float(scale_then_impute(values).observed.std()), 3)
     1.0
     >>> bool(impute_then_scale(values, 2000).observed.std() > 1.5)
     True

@@ -30,6 +30,8 @@ MAX_TOKENS = 64  # in a row: its scores are in registers
 TILE = 32  # tokens at a time in the feed-forward kernels
 PROGRAMS = 16  # per multiprocessor, at most
 
+_WORKS: dict[str, bool] = {}  # by device, what was tried in this process
+
 
 @cache
 def _kernels() -> Any:
@@ -39,19 +41,19 @@ def _kernels() -> Any:
     return triton_blocks
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def usable(device: torch.device) -> bool:
-    """Whether the kernels work on a device; tried once.
+    """Whether the kernels work on a device: tried once, never while compiling.
 
     Triton needs a C compiler, which a machine may not have.
     """
-    return _works(device)
-
-
-@cache
-def _works(device: torch.device) -> bool:
-    if device.type != "cuda" or find_spec("triton") is None:
+    if device.type != "cuda":
         return False
+    if str(device) not in _WORKS and not torch.compiler.is_compiling():
+        _WORKS[str(device)] = find_spec("triton") is not None and _try(device)
+    return _WORKS.get(str(device), False)
+
+
+def _try(device: torch.device) -> bool:
     try:
         with torch.enable_grad():
             x = torch.ones(2, 3, WIDTH, device=device, requires_grad=True)

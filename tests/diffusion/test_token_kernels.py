@@ -8,7 +8,14 @@ from torch import Tensor
 
 from augmask.diffusion import token_kernels
 from augmask.diffusion.nets import Block, transformer
-from augmask.diffusion.token_kernels import HIDDEN, MAX_TOKENS, WIDTH, attend, fits
+from augmask.diffusion.token_kernels import (
+    EPS,
+    HIDDEN,
+    MAX_TOKENS,
+    WIDTH,
+    attend,
+    fits,
+)
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SIZES = [(5, 1), (3, 7), (7, 16), (300, 15), (5, 17), (4, MAX_TOKENS), (5000, 11)]
@@ -37,25 +44,36 @@ def assert_same_gradients(ours: Tensor, plain: Tensor, inputs: list[Tensor]) -> 
         assert ((a - b) / scale).abs().max() < 2e-5
 
 
+def plain_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    return torch.nn.functional.layer_norm(
+        x.double(), (WIDTH,), gamma.double(), beta.double(), EPS
+    )
+
+
 @on_gpu
+@pytest.mark.parametrize("with_norm", [False, True])
 @pytest.mark.parametrize(("n", "d"), SIZES)
-def test_attention_and_its_gradient(n, d):
+def test_attention_and_its_gradient(n, d, with_norm):
     x = random(n, d, WIDTH, seed=0)
     weight, bias = random(3 * WIDTH, WIDTH, seed=1), random(3 * WIDTH, seed=2)
-    q, k, v = (x.double() @ weight.double().T + bias.double()).chunk(3, -1)
-    plain = torch.softmax(q @ k.mT / WIDTH**0.5, -1) @ v
-    assert_same_gradients(attend(x, weight, bias), plain, [x, weight, bias])
+    norm = [random(WIDTH, seed=3), random(WIDTH, seed=4)] if with_norm else []
+    given = plain_norm(x, *norm) if norm else x.double()
+    q, k, v = (given @ weight.double().T + bias.double()).chunk(3, -1)
+    plain = x + torch.softmax(q @ k.mT / WIDTH**0.5, -1) @ v
+    ours = attend(x, *(norm or (None, None)), weight, bias)
+    assert_same_gradients(ours, plain, [x, weight, bias, *norm])
 
 
 @on_gpu
 @pytest.mark.parametrize(("n", "d"), SIZES)
 def test_the_feed_forward_layer_and_its_gradient(n, d):
     x = random(n, d, WIDTH, seed=0)
+    gamma, beta = random(WIDTH, seed=5), random(WIDTH, seed=6)
     up, up_bias = random(HIDDEN, WIDTH, seed=1), random(HIDDEN, seed=2)
     down, down_bias = random(WIDTH, HIDDEN, seed=3), random(WIDTH, seed=4)
-    inputs = [x, up, up_bias, down, down_bias]
-    hidden = (x.double() @ up.double().T + up_bias.double()).relu()
-    plain = hidden @ down.double().T + down_bias.double()
+    inputs = [x, gamma, beta, up, up_bias, down, down_bias]
+    hidden = (plain_norm(x, gamma, beta) @ up.double().T + up_bias.double()).relu()
+    plain = x + hidden @ down.double().T + down_bias.double()
     assert_same_gradients(token_kernels.feed_forward(*inputs), plain, inputs)
 
 
@@ -63,11 +81,13 @@ def test_the_feed_forward_layer_and_its_gradient(n, d):
 def test_scores_that_are_large_do_not_overflow():
     x = torch.full((2, 3, WIDTH), 40.0, device="cuda")
     weight = torch.eye(WIDTH, device="cuda").repeat(3, 1)
-    out = attend(x, weight, torch.zeros(3 * WIDTH, device="cuda"))
-    torch.testing.assert_close(out, x)
+    out = attend(x, None, None, weight, torch.zeros(3 * WIDTH, device="cuda"))
+    torch.testing.assert_close(out, 2 * x)
 
 
+# torch's own compiler uses what torch deprecates
 @on_gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_transformer_with_kernels_is_the_plain_one(monkeypatch, compiled):
     torch.manual_seed(0)

@@ -343,7 +343,7 @@ class TokenNorm(nn.Module):
     of its weights.
     """
 
-    eps = 1e-5
+    eps = token_kernels.EPS
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -385,12 +385,14 @@ class Block(nn.Module):
 
     def _with_kernels(self, tokens: Tensor) -> Tensor:
         """Return the same, by two kernels."""
-        qkv, up, down = self.qkv, self.up, self.down
-        tokens = tokens + token_kernels.attend(
-            self.before(tokens), qkv.weight, qkv.bias
-        )
-        out: Tensor = tokens + token_kernels.feed_forward(
-            self.norm(tokens), up.weight, up.bias, down.weight, down.bias
+        qkv, norm, up, down = self.qkv, self.norm, self.up, self.down
+        gamma = beta = None
+        if isinstance(self.before, TokenNorm):
+            gamma, beta = self.before.weight, self.before.bias
+        tokens = token_kernels.attend(tokens, gamma, beta, qkv.weight, qkv.bias)
+        out: Tensor = token_kernels.feed_forward(
+            *(tokens, norm.weight, norm.bias),
+            *(up.weight, up.bias, down.weight, down.bias),
         )
         return out
 

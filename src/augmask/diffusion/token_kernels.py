@@ -1,9 +1,9 @@
-"""GPU kernels for transformers of narrow tokens, in Triton.
+"""Transformer blocks of narrow tokens as a few GPU kernels, in Triton.
 
 TabDiff's tokens are four numbers wide. As plain layers, a block writes and reads its
 hidden layer of 128 numbers a token about ten times, and multiplies matrices so thin
-that a GPU is idle most of the time. Here attention and the feed-forward layer are one
-kernel each, and one for the gradient: only tokens are read and written, and what lies
+that a GPU is idle most of the time. Here each half of a block (norm, layer, residual) is
+one kernel, and one for its gradient: only tokens are read and written, and what lies
 between is computed again for the gradient. Sums over tokens are taken in a fixed order.
 
 `nets.Block` uses these kernels on GPUs where `usable` says that they work. Triton comes
@@ -26,9 +26,11 @@ log = logging.getLogger("augmask")
 
 WIDTH = 4  # of a token
 HIDDEN = 128
+EPS = 1e-5  # of the norms
 MAX_TOKENS = 64  # in a row: its scores are in registers
-TILE = 32  # tokens at a time in the feed-forward kernels
-PROGRAMS = 16  # per multiprocessor, at most
+# Programs per multiprocessor: few, so that weights are loaded seldom, and enough to
+# hide how long memory takes. A row of attention is one warp, a tile of tokens is four.
+ATTENTION_PROGRAMS, TILE_PROGRAMS = 16, 4
 
 _WORKS: dict[str, bool] = {}  # by device, what was tried in this process
 
@@ -57,9 +59,11 @@ def _try(device: torch.device) -> bool:
     try:
         with torch.enable_grad():
             x = torch.ones(2, 3, WIDTH, device=device, requires_grad=True)
-            out = attend(x, x.new_ones(3 * WIDTH, WIDTH), x.new_ones(3 * WIDTH))
-            wide, bias = x.new_ones(HIDDEN, WIDTH), x.new_ones(HIDDEN)
-            out = feed_forward(out, wide, bias, wide.T.contiguous(), x.new_ones(WIDTH))
+            norm = (x.new_ones(WIDTH), x.new_zeros(WIDTH))
+            qkv = (x.new_ones(3 * WIDTH, WIDTH), x.new_ones(3 * WIDTH))
+            up = (x.new_ones(HIDDEN, WIDTH), x.new_ones(HIDDEN))
+            down = (x.new_ones(WIDTH, HIDDEN), x.new_ones(WIDTH))
+            out = feed_forward(attend(x, *norm, *qkv), *norm, *up, *down)
             torch.autograd.grad(out.sum(), x)
             torch.cuda.synchronize(device)
     except Exception as error:
@@ -70,21 +74,22 @@ def _try(device: torch.device) -> bool:
 
 def fits(tokens: Tensor) -> bool:
     """Whether tokens [B, d, e] are such as the kernels take."""
-    _, d, width = tokens.shape
+    n, d, width = tokens.shape
     return (
         tokens.is_cuda
         and tokens.dtype == torch.float32
         and width == WIDTH
         and 0 < d <= MAX_TOKENS
+        and n > 0
     )
 
 
-def _programs(most: int, x: Tensor) -> int:
-    """Return how many programs share the work: enough to fill the device."""
+def _programs(per_multiprocessor: int, x: Tensor) -> int:
+    """Return how many programs fill the device of a tensor."""
     if x.device.type != "cuda":
-        return min(most, 3)  # Triton's interpreter
-    count = torch.cuda.get_device_properties(x.device).multi_processor_count
-    return min(most, PROGRAMS * count)
+        return 3  # Triton's interpreter
+    properties = torch.cuda.get_device_properties(x.device)
+    return per_multiprocessor * properties.multi_processor_count
 
 
 def _precision() -> str:
@@ -92,61 +97,10 @@ def _precision() -> str:
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
 
-# -- attention ---------------------------------------------------------------------
-
-
-@torch.library.custom_op("augmask::attend", mutates_args=())
-def attend(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return softmax(q kᵀ / √e) v of one head, where q, k, v = x weightᵀ + bias.
-
-    Shape
-    -----
-    - x and out: [B, d, e], weight: [3 e, e], bias: [3 e]
-    """
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    n = len(x)
-    if n:
-        _kernels().attend(x, weight, bias, out, _programs(n, x), _precision())
-    return out
-
-
-@torch.library.custom_op("augmask::attend_backward", mutates_args=())
-def _attend_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of x, weight and bias."""
-    x, grad = x.contiguous(), grad.contiguous()
-    d_x = torch.empty_like(x)
-    n = len(x)
-    programs = _programs(n, x)
-    # by program, for q, k and v: the weights of all inputs, and of a constant
-    parts = x.new_empty(programs, 3, WIDTH + 1, WIDTH)
-    if n:
-        _kernels().attend_backward(
-            grad, x, weight, bias, d_x, parts, programs, _precision()
-        )
-    total = parts.sum(0)
-    return d_x, total[:, :WIDTH].mT.reshape(weight.shape), total[:, WIDTH].reshape(-1)
-
-
-@attend.register_fake
-def _(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    del weight, bias
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-@_attend_backward.register_fake
-def _(
-    grad: Tensor, x: Tensor, weight: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    del grad
-    contiguous = torch.contiguous_format
-    return (
-        torch.empty_like(x, memory_format=contiguous),
-        torch.empty_like(weight, memory_format=contiguous),
-        torch.empty_like(bias, memory_format=contiguous),
-    )
+def _split(flat: Tensor, *like: Tensor) -> list[Tensor]:
+    """Return views of a flat gradient in the shapes of tensors."""
+    parts = torch.split(flat, [tensor.numel() for tensor in like])
+    return [part.view(t.shape) for part, t in zip(parts, like, strict=True)]
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -154,9 +108,85 @@ def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
-attend.register_autograd(
-    lambda ctx, grad: _attend_backward(grad, *ctx.saved_tensors), setup_context=_save
-)
+# -- attention ---------------------------------------------------------------------
+
+
+@torch.library.custom_op("augmask::attend", mutates_args=())
+def attend(
+    x: Tensor, gamma: Tensor | None, beta: Tensor | None, weight: Tensor, bias: Tensor
+) -> Tensor:
+    """Return x + softmax(q kᵀ / √e) v of one head.
+
+    q, k, v are parts of norm(x) weightᵀ + bias. The norm has weights `gamma` and `beta`;
+    there is none without them.
+
+    Shape
+    -----
+    - x and out: [B, d, e], gamma, beta: [e], weight: [3 e, e], bias: [3 e]
+    """
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    programs = min(len(x), _programs(ATTENTION_PROGRAMS, x))
+    _kernels().attend(x, gamma, beta, weight, bias, out, programs, _precision())
+    return out
+
+
+@torch.library.custom_op("augmask::attend_backward", mutates_args=())
+def _attend_backward(
+    grad: Tensor,
+    x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of x, and those of weight, bias, gamma, beta in one row."""
+    x, grad = x.contiguous(), grad.contiguous()
+    d_x = torch.empty_like(x)
+    programs = min(len(x), _programs(ATTENTION_PROGRAMS, x))
+    parts = x.new_empty(programs, _count(weight, bias, gamma, beta))
+    _kernels().attend_backward(
+        grad, x, gamma, beta, weight, bias, d_x, parts, _precision()
+    )
+    return d_x, parts.sum(0)
+
+
+def _count(*tensors: Tensor | None) -> int:
+    return sum(tensor.numel() for tensor in tensors if tensor is not None)
+
+
+@attend.register_fake
+def _(
+    x: Tensor, gamma: Tensor | None, beta: Tensor | None, weight: Tensor, bias: Tensor
+) -> Tensor:
+    del gamma, beta, weight, bias
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@_attend_backward.register_fake
+def _(
+    grad: Tensor,
+    x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+) -> tuple[Tensor, Tensor]:
+    del grad
+    d_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return d_x, x.new_empty(_count(weight, bias, gamma, beta))
+
+
+def _attend_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, gamma, beta, weight, bias = ctx.saved_tensors
+    d_x, flat = _attend_backward(grad, x, gamma, beta, weight, bias)
+    if gamma is None:
+        return d_x, None, None, *_split(flat, weight, bias)
+    d_weight, d_bias, d_gamma, d_beta = _split(flat, weight, bias, gamma, beta)
+    return d_x, d_gamma, d_beta, d_weight, d_bias
+
+
+attend.register_autograd(_attend_gradients, setup_context=_save)
 
 
 # -- feed-forward layer ------------------------------------------------------------
@@ -164,69 +194,82 @@ attend.register_autograd(
 
 @torch.library.custom_op("augmask::feed_forward", mutates_args=())
 def feed_forward(
-    x: Tensor, up: Tensor, up_bias: Tensor, down: Tensor, down_bias: Tensor
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    up: Tensor,
+    up_bias: Tensor,
+    down: Tensor,
+    down_bias: Tensor,
 ) -> Tensor:
-    """Return relu(x upᵀ + up_bias) downᵀ + down_bias.
+    """Return x + relu(norm(x) upᵀ + up_bias) downᵀ + down_bias.
 
     Shape
     -----
-    - x and out: [B, d, e], up: [H, e], down: [e, H]
+    - x and out: [B, d, e], gamma, beta: [e], up: [H, e], down: [e, H]
     """
-    x = x.contiguous()
-    out = torch.empty_like(x)
-    n = x.shape[0] * x.shape[1]
-    if n:
-        _kernels().feed_forward(x, up, up_bias, down, down_bias, out, n, _precision())
+    inputs = (x.contiguous(), gamma, beta, up, up_bias, down, down_bias)
+    out = torch.empty_like(inputs[0])
+    _kernels().feed_forward(inputs, out, _programs(TILE_PROGRAMS, x), _precision())
     return out
 
 
 @torch.library.custom_op("augmask::feed_forward_backward", mutates_args=())
 def _feed_forward_backward(
-    grad: Tensor, x: Tensor, up: Tensor, up_bias: Tensor, down: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of all inputs of `feed_forward`."""
+    grad: Tensor,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    up: Tensor,
+    up_bias: Tensor,
+    down: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of x, and in one row those of up, down, gamma and beta."""
     x, grad = x.contiguous(), grad.contiguous()
     d_x = torch.empty_like(x)
-    n = x.shape[0] * x.shape[1]
-    programs = _programs(-(-n // TILE), x)
-    d_up = x.new_empty(programs, HIDDEN, WIDTH + 1)
-    d_down = x.new_empty(programs, WIDTH, HIDDEN)
-    d_bias = x.new_empty(programs, WIDTH)
-    if n:
-        _kernels().feed_forward_backward(
-            *(grad, x, up, up_bias, down, d_x, d_up, d_down, d_bias),
-            *(n, programs, _precision()),
-        )
-    total = d_up.sum(0)
-    # an output may not be a view of another one
-    d_up_weight, d_up_bias = total[:, :WIDTH].contiguous(), total[:, WIDTH].contiguous()
-    return d_x, d_up_weight, d_up_bias, d_down.sum(0), d_bias.sum(0)
+    tiles = -(-x.shape[0] * x.shape[1] // _kernels().GRADIENT_TILE)
+    programs = min(tiles, _programs(TILE_PROGRAMS, x))
+    parts = x.new_empty(programs, _count(up, up_bias, down, gamma, gamma, beta))
+    inputs = (x, gamma, beta, up, up_bias, down)
+    _kernels().feed_forward_backward(grad, inputs, d_x, parts, _precision())
+    return d_x, parts.sum(0)
 
 
 @feed_forward.register_fake
 def _(
-    x: Tensor, up: Tensor, up_bias: Tensor, down: Tensor, down_bias: Tensor
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    up: Tensor,
+    up_bias: Tensor,
+    down: Tensor,
+    down_bias: Tensor,
 ) -> Tensor:
-    del up, up_bias, down, down_bias
+    del gamma, beta, up, up_bias, down, down_bias
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 @_feed_forward_backward.register_fake
 def _(
-    grad: Tensor, x: Tensor, up: Tensor, up_bias: Tensor, down: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    grad: Tensor,
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    up: Tensor,
+    up_bias: Tensor,
+    down: Tensor,
+) -> tuple[Tensor, Tensor]:
     del grad
-    contiguous = torch.contiguous_format
-    return (
-        torch.empty_like(x, memory_format=contiguous),
-        torch.empty_like(up, memory_format=contiguous),
-        torch.empty_like(up_bias, memory_format=contiguous),
-        torch.empty_like(down, memory_format=contiguous),
-        x.new_empty(WIDTH),
-    )
+    d_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return d_x, x.new_empty(_count(up, up_bias, down, gamma, gamma, beta))
 
 
-feed_forward.register_autograd(
-    lambda ctx, grad: _feed_forward_backward(grad, *ctx.saved_tensors[:4]),
-    setup_context=_save,
-)
+def _feed_forward_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    x, gamma, beta, up, up_bias, down, down_bias = ctx.saved_tensors
+    d_x, flat = _feed_forward_backward(grad, x, gamma, beta, up, up_bias, down)
+    layer = (up, up_bias, down, down_bias)
+    *d_layer, d_gamma, d_beta = _split(flat, *layer, gamma, beta)
+    return d_x, d_gamma, d_beta, *d_layer
+
+
+feed_forward.register_autograd(_feed_forward_gradients, setup_context=_save)

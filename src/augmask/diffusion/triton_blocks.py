@@ -2,6 +2,9 @@
 
 Matrices are padded to 16 × 16, the least that tensor cores take. Tokens get a constant
 1 as a further number, so a bias is one more row of weights.
+
+A program of a gradient adds up what its tokens give for the weights, and writes it to a
+row of its own: first the weights of the layer, then its bias, then those of the norm.
 """
 
 from __future__ import annotations
@@ -12,20 +15,61 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from augmask.diffusion.token_kernels import HIDDEN, TILE, WIDTH
+from augmask.diffusion.token_kernels import EPS, HIDDEN, WIDTH
 
 PAD = 16
+# Tokens at a time in the feed-forward kernels; the gradient needs more registers.
+TILE, GRADIENT_TILE = 64, 32
 
 
-# -- attention ---------------------------------------------------------------------
+# -- tokens and their norm -----------------------------------------------------------
 
 
 @triton.jit
-def _load_tokens(x, row, d, ROWS: tl.constexpr, W: tl.constexpr, PAD: tl.constexpr):
-    """Return the tokens of a row, and a constant 1 behind each."""
-    i, c = tl.arange(0, ROWS)[:, None], tl.arange(0, PAD)[None, :]
-    tokens = tl.load(x + (row * d + i) * W + c, mask=(i < d) & (c < W), other=0.0)
-    return tl.where((c == W) & (i < d), 1.0, tokens)
+def _normalised(tokens, W: tl.constexpr, EPS: tl.constexpr, PAD: tl.constexpr):
+    """Return tokens of mean 0 and variance 1, and by what they were multiplied."""
+    c = tl.arange(0, PAD)[None, :]
+    mean = tl.sum(tokens, 1)[:, None] / W
+    centred = tl.where(c < W, tokens - mean, 0.0)
+    variance = tl.sum(centred * centred, 1)[:, None] / W
+    factor = 1.0 / tl.sqrt(variance + EPS)
+    return centred * factor, factor
+
+
+@triton.jit
+def _layer_input(
+    tokens,
+    gamma,
+    beta,
+    NORM: tl.constexpr,
+    W: tl.constexpr,
+    EPS: tl.constexpr,
+    PAD: tl.constexpr,
+):
+    """Return what a layer reads: normed tokens, with a constant 1 behind each."""
+    c = tl.arange(0, PAD)[None, :]
+    if NORM:
+        unit, factor = _normalised(tokens, W, EPS, PAD)
+        scale = tl.load(gamma + c, mask=c < W, other=0.0)
+        tokens = unit * scale + tl.load(beta + c, mask=c < W, other=0.0)
+    return tl.where(c == W, 1.0, tokens)
+
+
+@triton.jit
+def _through_norm(
+    grad, tokens, gamma, W: tl.constexpr, EPS: tl.constexpr, PAD: tl.constexpr
+):
+    """Return the gradients of the tokens, of gamma and of beta, by that of a layer."""
+    c = tl.arange(0, PAD)[None, :]
+    unit, factor = _normalised(tokens, W, EPS, PAD)
+    grad = tl.where(c < W, grad, 0.0)
+    d_unit = grad * tl.load(gamma + c, mask=c < W, other=0.0)
+    along = tl.sum(d_unit * unit, 1)[:, None] / W
+    d_tokens = factor * (d_unit - tl.sum(d_unit, 1)[:, None] / W - unit * along)
+    return tl.where(c < W, d_tokens, 0.0), tl.sum(grad * unit, 0), tl.sum(grad, 0)
+
+
+# -- attention ---------------------------------------------------------------------
 
 
 @triton.jit
@@ -40,6 +84,15 @@ def _load_weights(weight, bias, part, W: tl.constexpr, PAD: tl.constexpr):
 
 
 @triton.jit
+def _store_weights(own, values, part, W: tl.constexpr, PAD: tl.constexpr):
+    """Write the gradient of what `_load_weights` returns."""
+    r, c = tl.arange(0, PAD)[:, None], tl.arange(0, PAD)[None, :]
+    place = part * W + c
+    tl.store(own + place * W + r, values, mask=(r < W) & (c < W))
+    tl.store(own + 3 * W * W + place + 0 * r, values, mask=(r == W) & (c < W))
+
+
+@triton.jit
 def _softmax(q, k, d, scale, ROWS: tl.constexpr, PRECISION: tl.constexpr):
     """Return softmax(scale q kᵀ) over the d keys of a row."""
     scores = scale * tl.dot(q, tl.trans(k), input_precision=PRECISION)
@@ -51,6 +104,8 @@ def _softmax(q, k, d, scale, ROWS: tl.constexpr, PRECISION: tl.constexpr):
 @triton.jit
 def _attend(
     x,
+    gamma,
+    beta,
     weight,
     bias,
     out,
@@ -58,7 +113,9 @@ def _attend(
     d,
     scale,
     ROWS: tl.constexpr,
+    NORM: tl.constexpr,
     W: tl.constexpr,
+    EPS: tl.constexpr,
     PAD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -66,29 +123,37 @@ def _attend(
     wk = _load_weights(weight, bias, 1, W, PAD)
     wv = _load_weights(weight, bias, 2, W, PAD)
     i, c = tl.arange(0, ROWS)[:, None], tl.arange(0, PAD)[None, :]
+    inside = (i < d) & (c < W)
     for row in range(tl.program_id(0), n, tl.num_programs(0)):
-        tokens = _load_tokens(x, row, d, ROWS, W, PAD)
-        q = tl.dot(tokens, wq, input_precision=PRECISION)
-        k = tl.dot(tokens, wk, input_precision=PRECISION)
-        v = tl.dot(tokens, wv, input_precision=PRECISION)
+        place = (row * d + i) * W + c
+        tokens = tl.load(x + place, mask=inside, other=0.0)
+        given = _layer_input(tokens, gamma, beta, NORM, W, EPS, PAD)
+        q = tl.dot(given, wq, input_precision=PRECISION)
+        k = tl.dot(given, wk, input_precision=PRECISION)
+        v = tl.dot(given, wv, input_precision=PRECISION)
         p = _softmax(q, k, d, scale, ROWS, PRECISION)
         values = tl.dot(p, v, input_precision=PRECISION)
-        tl.store(out + (row * d + i) * W + c, values, mask=(i < d) & (c < W))
+        tl.store(out + place, tokens + values, mask=inside)
 
 
 @triton.jit
 def _attend_backward(
     grad,
     x,
+    gamma,
+    beta,
     weight,
     bias,
     d_x,
     parts,
+    n_parts,
     n,
     d,
     scale,
     ROWS: tl.constexpr,
+    NORM: tl.constexpr,
     W: tl.constexpr,
+    EPS: tl.constexpr,
     PAD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
@@ -98,38 +163,50 @@ def _attend_backward(
     d_wq = tl.zeros((PAD, PAD), tl.float32)
     d_wk = tl.zeros((PAD, PAD), tl.float32)
     d_wv = tl.zeros((PAD, PAD), tl.float32)
+    d_gamma = tl.zeros((PAD,), tl.float32)
+    d_beta = tl.zeros((PAD,), tl.float32)
     i, c = tl.arange(0, ROWS)[:, None], tl.arange(0, PAD)[None, :]
     inside = (i < d) & (c < W)
     for row in range(tl.program_id(0), n, tl.num_programs(0)):
-        tokens = _load_tokens(x, row, d, ROWS, W, PAD)
-        q = tl.dot(tokens, wq, input_precision=PRECISION)
-        k = tl.dot(tokens, wk, input_precision=PRECISION)
-        v = tl.dot(tokens, wv, input_precision=PRECISION)
+        place = (row * d + i) * W + c
+        tokens = tl.load(x + place, mask=inside, other=0.0)
+        given = _layer_input(tokens, gamma, beta, NORM, W, EPS, PAD)
+        q = tl.dot(given, wq, input_precision=PRECISION)
+        k = tl.dot(given, wk, input_precision=PRECISION)
+        v = tl.dot(given, wv, input_precision=PRECISION)
         p = _softmax(q, k, d, scale, ROWS, PRECISION)
-        g = tl.load(grad + (row * d + i) * W + c, mask=inside, other=0.0)
-        # v has zeros behind its numbers, and so has g
+        # rows behind the d-th have no gradient, and columns behind the d-th no share
+        g = tl.load(grad + place, mask=inside, other=0.0)
         d_p = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         d_s = scale * p * (d_p - tl.sum(d_p * p, 1)[:, None])
         d_q = tl.dot(d_s, k, input_precision=PRECISION)
         d_k = tl.dot(tl.trans(d_s), q, input_precision=PRECISION)
         d_v = tl.dot(tl.trans(p), g, input_precision=PRECISION)
-        d_tokens = tl.dot(d_q, tl.trans(wq), input_precision=PRECISION)
-        d_tokens += tl.dot(d_k, tl.trans(wk), input_precision=PRECISION)
-        d_tokens += tl.dot(d_v, tl.trans(wv), input_precision=PRECISION)
-        tl.store(d_x + (row * d + i) * W + c, d_tokens, mask=inside)
-        turned = tl.trans(tokens)
+        d_given = tl.dot(d_q, tl.trans(wq), input_precision=PRECISION)
+        d_given += tl.dot(d_k, tl.trans(wk), input_precision=PRECISION)
+        d_given += tl.dot(d_v, tl.trans(wv), input_precision=PRECISION)
+        turned = tl.trans(given)
         d_wq += tl.dot(turned, d_q, input_precision=PRECISION)
         d_wk += tl.dot(turned, d_k, input_precision=PRECISION)
         d_wv += tl.dot(turned, d_v, input_precision=PRECISION)
-    r = tl.arange(0, PAD)[:, None]
-    own = parts + tl.program_id(0) * 3 * (W + 1) * W + r * W + c
-    used = (r <= W) & (c < W)
-    tl.store(own, d_wq, mask=used)
-    tl.store(own + (W + 1) * W, d_wk, mask=used)
-    tl.store(own + 2 * (W + 1) * W, d_wv, mask=used)
+        if NORM:
+            d_given, one_gamma, one_beta = _through_norm(
+                d_given, tokens, gamma, W, EPS, PAD
+            )
+            d_gamma += one_gamma
+            d_beta += one_beta
+        tl.store(d_x + place, g + d_given, mask=inside)
+    own = parts + tl.program_id(0) * n_parts
+    _store_weights(own, d_wq, 0, W, PAD)
+    _store_weights(own, d_wk, 1, W, PAD)
+    _store_weights(own, d_wv, 2, W, PAD)
+    if NORM:
+        e = tl.arange(0, PAD)
+        tl.store(own + 3 * W * (W + 1) + e, d_gamma, mask=e < W)
+        tl.store(own + 3 * W * (W + 1) + W + e, d_beta, mask=e < W)
 
 
-def _row_options(x: Tensor, precision: str) -> dict[str, Any]:
+def _attend_options(x: Tensor, gamma: Tensor | None, precision: str) -> dict[str, Any]:
     d = x.shape[1]
     rows = max(triton.next_power_of_2(d), PAD)
     return {
@@ -137,44 +214,51 @@ def _row_options(x: Tensor, precision: str) -> dict[str, Any]:
         "d": d,
         "scale": WIDTH**-0.5,
         "ROWS": rows,
+        "NORM": gamma is not None,
         "W": WIDTH,
+        "EPS": EPS,
         "PAD": PAD,
         "PRECISION": precision,
-        "num_warps": max(rows // 16, 1),
+        "num_warps": rows // PAD,
     }
 
 
 def attend(
-    x: Tensor, weight: Tensor, bias: Tensor, out: Tensor, programs: int, precision: str
+    x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    out: Tensor,
+    programs: int,
+    precision: str,
 ) -> None:
-    """Write the attention of every row to `out`."""
-    _attend[(programs,)](x, weight, bias, out, **_row_options(x, precision))
+    """Write the tokens after attention to `out`."""
+    _attend[(programs,)](
+        *(x, gamma, beta, weight, bias, out), **_attend_options(x, gamma, precision)
+    )
 
 
 def attend_backward(
     grad: Tensor,
     x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
     weight: Tensor,
     bias: Tensor,
     d_x: Tensor,
     parts: Tensor,
-    programs: int,
     precision: str,
 ) -> None:
-    """Write the gradient of x, and that of the weights in a part per program."""
+    """Write the gradient of x, and those of the weights in a row per program."""
+    programs, n_parts = parts.shape
     _attend_backward[(programs,)](
-        grad, x, weight, bias, d_x, parts, **_row_options(x, precision)
+        *(grad, x, gamma, beta, weight, bias, d_x, parts, n_parts),
+        **_attend_options(x, gamma, precision),
     )
 
 
 # -- feed-forward layer ------------------------------------------------------------
-
-
-@triton.jit
-def _load_tile(x, first, n, TILE: tl.constexpr, W: tl.constexpr, PAD: tl.constexpr):
-    i, c = first + tl.arange(0, TILE)[:, None], tl.arange(0, PAD)[None, :]
-    tokens = tl.load(x + i * W + c, mask=(i < n) & (c < W), other=0.0)
-    return tl.where((c == W) & (i < n), 1.0, tokens)
 
 
 @triton.jit
@@ -189,121 +273,124 @@ def _load_up(up, up_bias, W: tl.constexpr, H: tl.constexpr, PAD: tl.constexpr):
 @triton.jit
 def _feed_forward(
     x,
+    gamma,
+    beta,
     up,
     up_bias,
     down,
     down_bias,
     out,
     n,
-    W: tl.constexpr,
-    H: tl.constexpr,
     TILE: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    EPS: tl.constexpr,
     PAD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    first = tl.program_id(0) * TILE
-    tokens = _load_tile(x, first, n, TILE, W, PAD)
     wide = _load_up(up, up_bias, W, H, PAD)
-    hidden = tl.maximum(tl.dot(tokens, wide, input_precision=PRECISION), 0.0)
     h, c = tl.arange(0, H)[:, None], tl.arange(0, PAD)[None, :]
     narrow = tl.load(down + c * H + h, mask=(c < W) & (h < H), other=0.0)
-    values = tl.dot(hidden, narrow, input_precision=PRECISION)
-    values += tl.load(down_bias + c, mask=c < W, other=0.0)
-    i = first + tl.arange(0, TILE)[:, None]
-    tl.store(out + i * W + c, values, mask=(i < n) & (c < W))
+    shift = tl.load(down_bias + c, mask=c < W, other=0.0)
+    step = tl.num_programs(0) * TILE
+    for first in range(tl.program_id(0) * TILE, n, step):
+        i = first + tl.arange(0, TILE)[:, None]
+        place, inside = i * W + c, (i < n) & (c < W)
+        tokens = tl.load(x + place, mask=inside, other=0.0)
+        given = _layer_input(tokens, gamma, beta, True, W, EPS, PAD)
+        hidden = tl.maximum(tl.dot(given, wide, input_precision=PRECISION), 0.0)
+        values = tl.dot(hidden, narrow, input_precision=PRECISION) + shift
+        tl.store(out + place, tokens + values, mask=inside)
 
 
 @triton.jit
 def _feed_forward_backward(
     grad,
     x,
+    gamma,
+    beta,
     up,
     up_bias,
     down,
     d_x,
-    d_up,
-    d_down,
-    d_bias,
+    parts,
+    n_parts,
     n,
-    W: tl.constexpr,
-    H: tl.constexpr,
     TILE: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    EPS: tl.constexpr,
     PAD: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     wide = _load_up(up, up_bias, W, H, PAD)
     r, h = tl.arange(0, PAD)[:, None], tl.arange(0, H)[None, :]
     narrow = tl.load(down + r * H + h, mask=(r < W) & (h < H), other=0.0)
-    sum_up = tl.zeros((PAD, H), tl.float32)
-    sum_down = tl.zeros((PAD, H), tl.float32)
-    sum_bias = tl.zeros((PAD,), tl.float32)
+    d_up = tl.zeros((PAD, H), tl.float32)
+    d_down = tl.zeros((PAD, H), tl.float32)
+    d_bias = tl.zeros((PAD,), tl.float32)
+    d_gamma = tl.zeros((PAD,), tl.float32)
+    d_beta = tl.zeros((PAD,), tl.float32)
     c = tl.arange(0, PAD)[None, :]
     step = tl.num_programs(0) * TILE
     for first in range(tl.program_id(0) * TILE, n, step):
-        tokens = _load_tile(x, first, n, TILE, W, PAD)
         i = first + tl.arange(0, TILE)[:, None]
-        inside = (i < n) & (c < W)
-        g = tl.load(grad + i * W + c, mask=inside, other=0.0)
-        hidden = tl.maximum(tl.dot(tokens, wide, input_precision=PRECISION), 0.0)
-        sum_down += tl.dot(tl.trans(g), hidden, input_precision=PRECISION)
+        place, inside = i * W + c, (i < n) & (c < W)
+        tokens = tl.load(x + place, mask=inside, other=0.0)
+        # tokens behind the n-th have no gradient
+        g = tl.load(grad + place, mask=inside, other=0.0)
+        given = _layer_input(tokens, gamma, beta, True, W, EPS, PAD)
+        hidden = tl.maximum(tl.dot(given, wide, input_precision=PRECISION), 0.0)
+        d_down += tl.dot(tl.trans(g), hidden, input_precision=PRECISION)
         d_hidden = tl.dot(g, narrow, input_precision=PRECISION)
         d_hidden = tl.where(hidden > 0, d_hidden, 0.0)
-        sum_up += tl.dot(tl.trans(tokens), d_hidden, input_precision=PRECISION)
-        sum_bias += tl.sum(g, 0)
-        values = tl.dot(d_hidden, tl.trans(wide), input_precision=PRECISION)
-        tl.store(d_x + i * W + c, values, mask=inside)
-    own = tl.program_id(0)
-    place = own * H * (W + 1) + h * (W + 1) + r
-    tl.store(d_up + place, sum_up, mask=(r <= W) & (h < H))
-    tl.store(d_down + own * W * H + r * H + h, sum_down, mask=(r < W) & (h < H))
-    k = tl.arange(0, PAD)
-    tl.store(d_bias + own * W + k, sum_bias, mask=k < W)
+        d_up += tl.dot(tl.trans(given), d_hidden, input_precision=PRECISION)
+        d_bias += tl.sum(g, 0)
+        d_given = tl.dot(d_hidden, tl.trans(wide), input_precision=PRECISION)
+        d_tokens, one_gamma, one_beta = _through_norm(
+            d_given, tokens, gamma, W, EPS, PAD
+        )
+        d_gamma += one_gamma
+        d_beta += one_beta
+        tl.store(d_x + place, g + d_tokens, mask=inside)
+    own = parts + tl.program_id(0) * n_parts
+    tl.store(own + h * W + r, d_up, mask=(r < W) & (h < H))
+    own += H * W
+    tl.store(own + h + 0 * r, d_up, mask=(r == W) & (h < H))
+    own += H
+    tl.store(own + r * H + h, d_down, mask=(r < W) & (h < H))
+    own += W * H
+    e = tl.arange(0, PAD)
+    tl.store(own + e, d_bias, mask=e < W)
+    tl.store(own + W + e, d_gamma, mask=e < W)
+    tl.store(own + 2 * W + e, d_beta, mask=e < W)
 
 
-def feed_forward(
-    x: Tensor,
-    up: Tensor,
-    up_bias: Tensor,
-    down: Tensor,
-    down_bias: Tensor,
-    out: Tensor,
-    n: int,
-    precision: str,
-) -> None:
-    """Write the outputs of n tokens to `out`."""
-    _feed_forward[(triton.cdiv(n, TILE),)](
-        *(x, up, up_bias, down, down_bias, out, n),
-        **_tile_options(precision),
-    )
-
-
-def feed_forward_backward(
-    grad: Tensor,
-    x: Tensor,
-    up: Tensor,
-    up_bias: Tensor,
-    down: Tensor,
-    d_x: Tensor,
-    d_up: Tensor,
-    d_down: Tensor,
-    d_bias: Tensor,
-    n: int,
-    programs: int,
-    precision: str,
-) -> None:
-    """Write the gradient of x, and those of the weights in a part per program."""
-    _feed_forward_backward[(programs,)](
-        *(grad, x, up, up_bias, down, d_x, d_up, d_down, d_bias, n),
-        **_tile_options(precision),
-    )
-
-
-def _tile_options(precision: str) -> dict[str, Any]:
+def _feed_forward_options(precision: str) -> dict[str, Any]:
     return {
-        "W": WIDTH,
         "H": HIDDEN,
-        "TILE": TILE,
+        "W": WIDTH,
+        "EPS": EPS,
         "PAD": PAD,
         "PRECISION": precision,
         "num_warps": 4,
     }
+
+
+def feed_forward(inputs: tuple[Tensor, ...], out: Tensor, most: int, pr: str) -> None:
+    """Write the tokens after the feed-forward layer to `out`."""
+    n = out.shape[0] * out.shape[1]
+    programs = min(triton.cdiv(n, TILE), most)
+    _feed_forward[(programs,)](*inputs, out, n, TILE=TILE, **_feed_forward_options(pr))
+
+
+def feed_forward_backward(
+    grad: Tensor, inputs: tuple[Tensor, ...], d_x: Tensor, parts: Tensor, pr: str
+) -> None:
+    """Write the gradient of x, and those of the weights in a row per program."""
+    programs, n_parts = parts.shape
+    _feed_forward_backward[(programs,)](
+        *(grad, *inputs, d_x, parts, n_parts, d_x.shape[0] * d_x.shape[1]),
+        TILE=GRADIENT_TILE,
+        **_feed_forward_options(pr),
+    )

@@ -2,8 +2,8 @@
 
 TabDiff's tokens are four numbers wide. As plain layers, a block writes and reads its
 hidden layer of 128 numbers a token about ten times, and multiplies matrices so thin
-that a GPU is idle most of the time. Here each half of a block (norm, layer, residual) is
-one kernel, and one for its gradient: only tokens are read and written, and what lies
+that a GPU is idle most of the time. Here each half of a block (norm, layer, residual)
+is one kernel, and one for its gradient: only tokens are read and written, and what lies
 between is computed again for the gradient. Sums over tokens are taken in a fixed order.
 
 `nets.Block` uses these kernels on GPUs where `usable` says that they work. Triton comes
@@ -117,8 +117,8 @@ def attend(
 ) -> Tensor:
     """Return x + softmax(q kᵀ / √e) v of one head.
 
-    q, k, v are parts of norm(x) weightᵀ + bias. The norm has weights `gamma` and `beta`;
-    there is none without them.
+    q, k, v are parts of norm(x) weightᵀ + bias. The norm has weights `gamma` and
+    `beta`; without them there is none.
 
     Shape
     -----

@@ -49,7 +49,7 @@ def _layer_input(
     """Return what a layer reads: normed tokens, with a constant 1 behind each."""
     c = tl.arange(0, PAD)[None, :]
     if NORM:
-        unit, factor = _normalised(tokens, W, EPS, PAD)
+        unit, _ = _normalised(tokens, W, EPS, PAD)
         scale = tl.load(gamma + c, mask=c < W, other=0.0)
         tokens = unit * scale + tl.load(beta + c, mask=c < W, other=0.0)
     return tl.where(c == W, 1.0, tokens)

@@ -121,15 +121,6 @@ class Inspection:
         return "".join(parts) + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def inspection_of(frame: pd.DataFrame, schema: Schema) -> Inspection:
-    """Return what stands out in a frame that was read, by a schema of it."""
-    return Inspection(
-        schema,
-        describe(frame, missing_mask(frame, schema)),
-        suggest_constraints(frame, schema),
-    )
-
-
 def inspect(data: Any, *, schema: Any = None) -> Inspection:
     """Show what augmask sees in a table: kinds, missing values and suggestions.
 
@@ -160,4 +151,9 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     """
     frame = read_frame(data)
     inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
-    return inspection_of(frame, with_links(frame, inferred))
+    found = with_links(frame, inferred)
+    return Inspection(
+        found,
+        describe(frame, missing_mask(frame, found)),
+        suggest_constraints(frame, found),
+    )

@@ -173,6 +173,13 @@ def level_codes(
     return coded, list(known), n_first or 0
 
 
+def some_rows(frame: pd.DataFrame, most: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Return at most `most` random rows of a table, in order."""
+    if len(frame) <= most:
+        return frame
+    return frame.iloc[np.sort(rng.choice(len(frame), most, replace=False))]
+
+
 def one_hot(codes: Codes, n_levels: int) -> Floats:
     """Return 0/1 indicators; a code outside 0 .. `n_levels` - 1 gets a row of zeros."""
     return np.asarray(codes[:, None] == np.arange(n_levels), dtype=np.float64)
@@ -442,7 +449,10 @@ def _check_target(target: str, schema: Schema) -> None:
         )
 
 
-def _subsample(frame: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
+def first_permuted(
+    frame: pd.DataFrame, n: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Return the first `n` rows of a permutation, in order and numbered anew."""
     rows = np.sort(rng.permutation(len(frame))[:n])
     return frame.iloc[rows].reset_index(drop=True)
 
@@ -523,7 +533,7 @@ def read_tables(
     inferred = infer_schema(frames["real"], schema)
     if subsample is not None:
         frames = {
-            label: _subsample(frame, subsample, stream(seed, "subsample", label))
+            label: first_permuted(frame, subsample, stream(seed, "subsample", label))
             for label, frame in frames.items()
         }
         inferred = _without_empty(inferred, frames["real"])

@@ -21,6 +21,7 @@ import hashlib
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import util
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -102,6 +103,19 @@ class Utility:
     learner: Learner
 
 
+def check_learner(learner: str) -> None:
+    """Raise unless there is such a learner, and it is installed."""
+    if learner not in LEARNERS:
+        raise UsageError(
+            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
+        )
+    if learner == "xgboost" and util.find_spec("xgboost") is None:
+        raise UsageError(
+            "the learner 'xgboost' is not installed; run `pip install "
+            "'augmask[utility]'`, or use 'lightgbm'"
+        )
+
+
 def _features(
     tables: Frames,
     numeric: Sequence[str],
@@ -122,17 +136,6 @@ def _features(
         np.hstack(blocks).clip(-limit, limit).astype(np.float32)
         for blocks in zip(*parts, strict=True)
     ]
-
-
-def _import_xgboost() -> Any:
-    try:
-        import xgboost
-    except ImportError:
-        raise UsageError(
-            "MLE with the learner 'xgboost' needs XGBoost, which is not installed; run "
-            "`pip install 'augmask[utility]'`, or use the learner 'lightgbm'"
-        ) from None
-    return xgboost
 
 
 def _boosted(
@@ -172,10 +175,12 @@ def _learn(
         call = (x, y, x_test, n_classes, settings["random_state"])
         ((_, predicted),) = run_each(_boosted, [call], cells=x.size, n_jobs=1)
         return predicted
+    import xgboost
+
     if n_classes:
-        model = _import_xgboost().XGBClassifier(**settings).fit(x, y)
+        model = xgboost.XGBClassifier(**settings).fit(x, y)
         return np.asarray(model.predict_proba(x_test), dtype=np.float64)
-    model = _import_xgboost().XGBRegressor(**settings).fit(x, y)
+    model = xgboost.XGBRegressor(**settings).fit(x, y)
     return np.asarray(model.predict(x_test), dtype=np.float64)
 
 
@@ -194,6 +199,22 @@ def _cached(
     if key not in cache:
         cache[key] = compute()
     return cache[key]
+
+
+def _answers(
+    predict: Callable[..., Floats],
+    inputs: Sequence[npt.NDArray[np.float32]],
+    targets: Sequence[npt.NDArray[Any]],
+    settings: dict[str, Any],
+    cache: MutableMapping[str, Floats],
+) -> dict[str, Floats]:
+    """Return the predictions for the test rows after training on either table."""
+    (real, synthetic, test), (y_real, y_synthetic, *_) = inputs, targets
+    answers = {}
+    for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
+        compute = partial(predict, x, y, test)
+        answers[label] = _cached(cache, (x, y, test), settings, compute)
+    return answers
 
 
 def _probabilities(
@@ -233,14 +254,13 @@ def _classification(
     settings: dict[str, Any],
     cache: MutableMapping[str, Floats],
 ) -> Utility:
-    (y_real, y_synthetic, y_test), levels, n_classes = level_codes(tables, target)
-    real, synthetic, test = inputs
-    areas = {}
-    for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        predict = partial(_probabilities, x, y, test, n_classes, settings)
-        key = settings | {"classes": n_classes}
-        probabilities = _cached(cache, (x, y, test), key, predict)
-        areas[label] = _auroc_by_class(probabilities, y_test)
+    codes, levels, n_classes = level_codes(tables, target)
+    predict = partial(_probabilities, n_classes=n_classes, settings=settings)
+    key = settings | {"classes": n_classes}
+    areas = {
+        label: _auroc_by_class(probabilities, codes[2])
+        for label, probabilities in _answers(predict, inputs, codes, key, cache).items()
+    }
     # Two classes have the same AUROC.
     used = slice(0, 1) if n_classes == 2 else slice(None)
     by_class = pd.DataFrame(areas)[used].astype(np.float64)
@@ -257,16 +277,6 @@ def _classification(
     return Utility(tstr / trtr, tstr, trtr, "auroc", table, learner)
 
 
-def _predictions(
-    x: npt.NDArray[np.float32],
-    y: Floats,
-    x_test: npt.NDArray[np.float32],
-    settings: dict[str, Any],
-) -> Floats:
-    """Return predicted numbers [n_test]."""
-    return _learn(x, y, x_test, 0, settings)
-
-
 def _regression(
     inputs: Sequence[npt.NDArray[np.float32]],
     tables: Frames,
@@ -274,8 +284,7 @@ def _regression(
     settings: dict[str, Any],
     cache: MutableMapping[str, Floats],
 ) -> Utility:
-    y_real, y_synthetic, y_test = numbers(tables, target)
-    real, synthetic, test = inputs
+    y_real, _, y_test = values = numbers(tables, target)
     low, high = LOG_CLIP
     inside = (y_real >= low) & (y_real <= high)
     logarithmic = y_real.min() >= 0 and inside.mean() >= LOG_SHARE
@@ -288,9 +297,9 @@ def _regression(
         return np.exp(y) if logarithmic else y * scale + centre
 
     rmse, raw = {}, {}
-    for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        predict = partial(_predictions, x, forward(y), test, settings)
-        predicted = _cached(cache, (x, forward(y), test), settings, predict)
+    predict = partial(_learn, n_classes=0, settings=settings)
+    targets = [forward(y) for y in values]
+    for label, predicted in _answers(predict, inputs, targets, settings, cache).items():
         rmse[label] = float(np.sqrt(np.mean((predicted - forward(y_test)) ** 2)))
         raw[label] = float(np.sqrt(np.mean((back(predicted) - y_test) ** 2)))
     measure = (
@@ -358,10 +367,7 @@ def utility(
     >>> utility(train, shuffled, test, ["x"], ["y"], target="y").value < 0.8
     True
     """
-    if learner not in LEARNERS:
-        raise UsageError(
-            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
-        )
+    check_learner(learner)
     tables = {"real training": train_real, "synthetic": synthetic, "real test": test}
     check_tables(tables, numeric, categorical)
     if target not in (*numeric, *categorical):

@@ -143,17 +143,17 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     --------
     >>> ages = [*range(30, 60), *range(40, 45), None]
     >>> df = pd.DataFrame({"age": ages, "sex": list("fmmf") * 9})
-    >>> found = inspect(df)
-    >>> found.schema["age"].kind, found.missing.complete_rows
+    >>> facts = inspect(df)
+    >>> facts.schema["age"].kind, facts.missing.complete_rows
     ('integer', 35)
-    >>> print(str(found).splitlines()[1])
+    >>> print(str(facts).splitlines()[1])
     missing: 1.4% of all cells, 35 complete rows, 2 patterns
     """
     frame = read_frame(data)
     inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
-    found = with_links(frame, inferred)
+    linked = with_links(frame, inferred)
     return Inspection(
-        found,
-        describe(frame, missing_mask(frame, found)),
-        suggest_constraints(frame, found),
+        linked,
+        describe(frame, missing_mask(frame, linked)),
+        suggest_constraints(frame, linked),
     )

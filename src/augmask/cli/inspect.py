@@ -43,13 +43,13 @@ def inspect(
         check_writable(check_suffix(save_schema, "--save-schema", ".toml"))
         check_apart("--save-schema", save_schema, data)
     with collect_warnings(as_json) as told:
-        found = inspect(open_table(data), schema=schema)
+        inspection = inspect(open_table(data), schema=schema)
     if save_schema is not None:
-        found.schema.to_toml(save_schema)
+        inspection.schema.to_toml(save_schema)
     if as_json:
-        document = found.to_dict()
+        document = inspection.to_dict()
         print_json(document | {"notes": [*told, *document["notes"]]})
         return
-    typer.echo(f"{data}: {found}")
-    for note in (*found.notes, *suggestion_notes(found.constraints)):
+    typer.echo(f"{data}: {inspection}")
+    for note in (*inspection.notes, *suggestion_notes(inspection.constraints)):
         print_error(f"note: {note}")

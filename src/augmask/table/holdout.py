@@ -98,18 +98,18 @@ class Holdout:
         """Rebuild from `to_dict()`; raise ValueError on invalid data."""
         if not isinstance(data, Mapping) or data.keys() != cls.__annotations__.keys():
             raise ValueError("it does not say which rows were held out")
-        found = cls(**data)
-        counts = (found.rows, found.held_out)
+        holdout = cls(**data)
+        counts = (holdout.rows, holdout.held_out)
         if not (
             all(type(count) is int for count in counts)
-            and 0 < found.held_out < found.rows
-            and type(found.share) is float
-            and 0 < found.share < 1
-            and isinstance(found.fingerprint, str)
-            and len(found.fingerprint) == DIGITS
+            and 0 < holdout.held_out < holdout.rows
+            and type(holdout.share) is float
+            and 0 < holdout.share < 1
+            and isinstance(holdout.fingerprint, str)
+            and len(holdout.fingerprint) == DIGITS
         ):
             raise ValueError(f"its holdout is {dict(data)!r}")
-        return found
+        return holdout
 
     def chosen(self, seed: int) -> npt.NDArray[np.int64]:
         """Return the places of the rows that are held out, in order."""

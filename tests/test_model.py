@@ -328,10 +328,10 @@ def test_rows_come_as_the_table_did_also_from_a_file(tmp_path, kind):
         frame.schema.field(n).type if kind == "arrow" else frame[n].dtype for n in names
     ]
     assert all(type(batch) is type(frame) for batch in model.sample_batches(20))
-    holed = model.sample(20, missing="learned", where="age is missing")
-    holed = holed if kind != "arrow" else pl.from_arrow(holed)
-    assert holed["age"].null_count() == 20
-    assert holed["age"].dtype == pl.Int16
+    incomplete = model.sample(20, missing="learned", where="age is missing")
+    incomplete = incomplete if kind != "arrow" else pl.from_arrow(incomplete)
+    assert incomplete["age"].null_count() == 20
+    assert incomplete["age"].dtype == pl.Int16
     model.save(tmp_path / "m.augmask")
     twin = load(tmp_path / "m.augmask")
     assert twin.sample(20).equals(rows)

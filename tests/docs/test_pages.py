@@ -196,7 +196,7 @@ def test_partial_rows_are_completed(wishes):
 
 
 def test_learned_holes_are_those_of_the_table(wishes):
-    rates = wishes["patients"].isna().mean() - wishes["holed"].isna().mean()
+    rates = wishes["patients"].isna().mean() - wishes["incomplete"].isna().mean()
     assert rates.abs().max() < 0.03
     both = (wishes["patients"][["weight", "bmi"]].isna().all(axis=1)).mean()
     assert wishes["together"].mean() == pytest.approx(both, abs=0.03)

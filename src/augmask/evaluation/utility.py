@@ -74,6 +74,10 @@ LOG_CLIP = (1.0, 20_000.0)
 LOG_SHARE = 0.9
 TRAINED_ON = ("synthetic", "real")
 
+# Predictions for the test rows, by what they were trained on; and a result.
+Answers = Callable[..., dict[str, Floats]]
+Result = tuple[float, float, float, str, pd.DataFrame]
+
 
 @dataclass(frozen=True, eq=False)
 class Utility:
@@ -202,18 +206,18 @@ def _cached(
 
 
 def _answers(
-    predict: Callable[..., Floats],
     inputs: Sequence[npt.NDArray[np.float32]],
-    targets: Sequence[npt.NDArray[Any]],
-    settings: dict[str, Any],
     cache: MutableMapping[str, Floats],
+    predict: Callable[..., Floats],
+    targets: Sequence[npt.NDArray[Any]],
+    key: dict[str, Any],
 ) -> dict[str, Floats]:
     """Return the predictions for the test rows after training on either table."""
     (real, synthetic, test), (y_real, y_synthetic, *_) = inputs, targets
     answers = {}
     for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
         compute = partial(predict, x, y, test)
-        answers[label] = _cached(cache, (x, y, test), settings, compute)
+        answers[label] = _cached(cache, (x, y, test), key, compute)
     return answers
 
 
@@ -248,18 +252,14 @@ def _auroc_by_class(probabilities: Floats, y_test: Codes) -> list[float]:
 
 
 def _classification(
-    inputs: Sequence[npt.NDArray[np.float32]],
-    tables: Frames,
-    target: str,
-    settings: dict[str, Any],
-    cache: MutableMapping[str, Floats],
-) -> Utility:
+    tables: Frames, target: str, settings: dict[str, Any], answers: Answers
+) -> Result:
     codes, levels, n_classes = level_codes(tables, target)
     predict = partial(_probabilities, n_classes=n_classes, settings=settings)
     key = settings | {"classes": n_classes}
     areas = {
         label: _auroc_by_class(probabilities, codes[2])
-        for label, probabilities in _answers(predict, inputs, codes, key, cache).items()
+        for label, probabilities in answers(predict, codes, key).items()
     }
     # Two classes have the same AUROC.
     used = slice(0, 1) if n_classes == 2 else slice(None)
@@ -273,17 +273,12 @@ def _classification(
     by_class.index = [f"auroc of {level}" for level in levels[:n_classes][used]]
     table = headline if n_classes == 2 else pd.concat([headline, by_class])
     tstr, trtr = (float(headline[label].iloc[0]) for label in TRAINED_ON)
-    learner: Learner = settings.get("learner", "xgboost")
-    return Utility(tstr / trtr, tstr, trtr, "auroc", table, learner)
+    return tstr / trtr, tstr, trtr, "auroc", table
 
 
 def _regression(
-    inputs: Sequence[npt.NDArray[np.float32]],
-    tables: Frames,
-    target: str,
-    settings: dict[str, Any],
-    cache: MutableMapping[str, Floats],
-) -> Utility:
+    tables: Frames, target: str, settings: dict[str, Any], answers: Answers
+) -> Result:
     y_real, _, y_test = values = numbers(tables, target)
     low, high = LOG_CLIP
     inside = (y_real >= low) & (y_real <= high)
@@ -299,7 +294,7 @@ def _regression(
     rmse, raw = {}, {}
     predict = partial(_learn, n_classes=0, settings=settings)
     targets = [forward(y) for y in values]
-    for label, predicted in _answers(predict, inputs, targets, settings, cache).items():
+    for label, predicted in answers(predict, targets, settings).items():
         rmse[label] = float(np.sqrt(np.mean((predicted - forward(y_test)) ** 2)))
         raw[label] = float(np.sqrt(np.mean((back(predicted) - y_test) ** 2)))
     measure = (
@@ -309,8 +304,7 @@ def _regression(
     tstr, trtr = (rmse[label] for label in TRAINED_ON)
     # A target that synthetic rows predict without error would divide by zero.
     ratio = trtr / tstr if tstr else (1.0 if trtr == tstr else np.inf)
-    learner: Learner = settings.get("learner", "xgboost")
-    return Utility(ratio, tstr, trtr, measure, table, learner)
+    return ratio, tstr, trtr, measure, table
 
 
 def utility(
@@ -390,5 +384,6 @@ def utility(
         tables = {label: f[f[target].notna()] for label, f in tables.items()}
         check_tables(tables, numeric, categorical)
     inputs = _features(tables, *used, learner == "lightgbm")
+    answers = partial(_answers, inputs, {} if cache is None else cache)
     run = _regression if target in numeric else _classification
-    return run(inputs, tables, target, settings, {} if cache is None else cache)
+    return Utility(*run(tables, target, settings, answers), learner)

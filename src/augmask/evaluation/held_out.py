@@ -270,10 +270,6 @@ def calibration(
     rng : numpy.random.Generator
         Breaks ties between truth and draws.
 
-    Returns
-    -------
-    Calibration
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)

@@ -213,28 +213,19 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
         dates = to_datetime(cells)
         return None if dates is None else pd.Series(dates.values).where(cells.observed)
     known = column.all_levels
-    if column.kind == "boolean":
-        plain = to_boolean(cells)
-        codes, unique = pd.factorize(
-            cells.observed_values if plain is None else plain.observed_values
-        )
-        levels = unique.tolist()
-    elif isinstance(known[0], str):
-        plain = cells
-        codes, unique = pd.factorize(cells.observed_values)
-        levels = [str(value) for value in unique]
-        # A file in which "3" is the only level reads as numbers.
-        if cells.form != "text" and set(levels).isdisjoint(known):
-            plain = None
-    else:
-        plain = to_float(cells)
-        codes, unique = pd.factorize(
-            cells.observed_values if plain is None else plain.observed_values
-        )
-        same = {level: level for level in known}
-        levels = [] if plain is None else [_as_level(v, same) for v in unique.tolist()]
+    textual = isinstance(known[0], str)
+    convert = to_boolean if column.kind == "boolean" else to_float
+    plain = cells if textual else convert(cells)
     if plain is None:
         return None
+    codes, unique = plain.factorized
+    levels = list(map(str, unique)) if textual else unique.tolist()
+    if textual and cells.form != "text" and set(levels).isdisjoint(known):
+        # A file in which "3" is the only level reads as numbers.
+        return None
+    if column.kind != "boolean" and not textual:
+        same = {level: level for level in known}
+        levels = [_as_level(value, same) for value in levels]
     categories = [*known, *(level for level in levels if level not in known)]
     place = {level: i for i, level in enumerate(categories)}
     all_codes = np.full(len(cells.values), -1)

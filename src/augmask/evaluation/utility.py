@@ -344,10 +344,6 @@ def utility(
     learner : {"xgboost", "lightgbm"}
         XGBoost, of the extra `utility`, is that of published tables.
 
-    Returns
-    -------
-    Utility
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)

@@ -84,10 +84,6 @@ def describe(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Missin
         True where a cell is missing, in the shape of `frame`. Pass it when declared
         codes such as -999 count as missing; by default NaN, None and NaT do.
 
-    Returns
-    -------
-    Missingness
-
     Examples
     --------
     >>> import pandas as pd

@@ -204,10 +204,6 @@ def factorization_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) 
     missing : pandas.DataFrame of bool, optional
         True where a cell is missing, as in `describe`; NaN, None and NaT by default.
 
-    Returns
-    -------
-    Gap
-
     Examples
     --------
     Two near copies that are always missing together, then two independent columns:

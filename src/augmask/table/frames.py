@@ -344,10 +344,6 @@ def read_frame(source: Any) -> pd.DataFrame:
         A path must end in .csv, .tsv, .txt (also .gz or .zip), .xlsx, .parquet,
         .feather or .arrow. The index of a frame is ignored.
 
-    Returns
-    -------
-    pandas.DataFrame
-
     Raises
     ------
     DataError

@@ -245,7 +245,7 @@ def test_missing_values_that_are_a_level_are_generated():
 def test_sampling_in_batches_gives_the_same_rows(tmp_path):
     model = make_model(options={"sampling_batch": 16}).fit(make_frame())
     whole = model.sample(50, seed=9)
-    pieces = list(model.sample_batches(50, seed=9))
+    pieces = list(model.sample_batches(50, seed=9, progress=True))
     assert [len(piece) for piece in pieces] == [16, 16, 16, 2]
     pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), whole)
     assert model.sample_to(tmp_path / "rows.parquet", 50, seed=9) == 50

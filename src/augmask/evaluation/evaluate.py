@@ -34,7 +34,7 @@ from augmask.evaluation.utility import Learner, check_learner
 from augmask.evaluation.verdict import judge
 from augmask.missing.model import MissingModel, with_missing
 from augmask.packages import library_versions
-from augmask.progress import Progress, silent
+from augmask.progress import Progress, ProgressOption, reporting
 from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.holdout import Holdout
@@ -343,7 +343,7 @@ def evaluate(
     augmenter: str | Augmenter | None = "auto",
     learner: Learner = "lightgbm",
     n_jobs: int | None = None,
-    progress: Progress = silent,
+    progress: ProgressOption = False,
 ) -> Scores:
     """Compare synthetic rows with the real table that they were learned from.
 
@@ -376,7 +376,8 @@ def evaluate(
         `utility` and needs complete test rows.
     n_jobs : int, optional
         Worker processes and threads; all cores by default.
-    progress : Progress
+    progress : bool or callable, default=False
+        As in `AugMask.fit`.
 
     Returns
     -------
@@ -430,19 +431,20 @@ def evaluate(
         # One odd cell among the rows that nothing was learned from.
         tables, held_out = read(real, synthetic), False
         notes = [f"The rows that `fit` held out cannot be compared: {error}."]
-    run = _Evaluation(
-        tables, target, seed, augmenter, learner, held_out, n_jobs, progress
-    )
-    run.notes += notes
-    run.model = None if model is None else _facts_of(model)
-    run.files = {
-        label: str(source)
-        for label, source in files.items()
-        if isinstance(source, str | Path)
-    }
-    steps = run.steps()
-    for i, step in enumerate(steps):
-        progress("evaluate", i, len(steps), {})
-        step()
-    progress("evaluate", len(steps), len(steps), {})
+    with reporting(progress) as report:
+        run = _Evaluation(
+            tables, target, seed, augmenter, learner, held_out, n_jobs, report
+        )
+        run.notes += notes
+        run.model = None if model is None else _facts_of(model)
+        run.files = {
+            label: str(source)
+            for label, source in files.items()
+            if isinstance(source, str | Path)
+        }
+        steps = run.steps()
+        for i, step in enumerate(steps):
+            report("evaluate", i, len(steps), {})
+            step()
+        report("evaluate", len(steps), len(steps), {})
     return run.scores(subsample, time.monotonic() - began)

@@ -1,4 +1,4 @@
-"""The folders are the way of the data, and imports point one way along it."""
+"""The folders follow the data, and imports point one way along it."""
 
 from __future__ import annotations
 

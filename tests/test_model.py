@@ -245,7 +245,7 @@ def test_missing_values_that_are_a_level_are_generated():
 def test_sampling_in_batches_gives_the_same_rows(tmp_path):
     model = make_model(options={"sampling_batch": 16}).fit(make_frame())
     whole = model.sample(50, seed=9)
-    pieces = list(model.sample_batches(50, seed=9))
+    pieces = list(model.sample_batches(50, seed=9, progress=True))
     assert [len(piece) for piece in pieces] == [16, 16, 16, 2]
     pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), whole)
     assert model.sample_to(tmp_path / "rows.parquet", 50, seed=9) == 50
@@ -328,10 +328,10 @@ def test_rows_come_as_the_table_did_also_from_a_file(tmp_path, kind):
         frame.schema.field(n).type if kind == "arrow" else frame[n].dtype for n in names
     ]
     assert all(type(batch) is type(frame) for batch in model.sample_batches(20))
-    holed = model.sample(20, missing="learned", where="age is missing")
-    holed = holed if kind != "arrow" else pl.from_arrow(holed)
-    assert holed["age"].null_count() == 20
-    assert holed["age"].dtype == pl.Int16
+    incomplete = model.sample(20, missing="learned", where="age is missing")
+    incomplete = incomplete if kind != "arrow" else pl.from_arrow(incomplete)
+    assert incomplete["age"].null_count() == 20
+    assert incomplete["age"].dtype == pl.Int16
     model.save(tmp_path / "m.augmask")
     twin = load(tmp_path / "m.augmask")
     assert twin.sample(20).equals(rows)

@@ -391,7 +391,7 @@ def a_copy(model: am.AugMask) -> None:
         pd.testing.assert_frame_equal(twin.sample(5, seed=1), expected)
 
 
-def rows_without_holes(model: am.AugMask) -> None:
+def rows_without_missing_values(model: am.AugMask) -> None:
     complete = FRAME.dropna()
     imputed = model.impute(complete)
     assert (imputed == complete).all().all()
@@ -439,7 +439,7 @@ WISHES: dict[str, Callable[..., None]] = {
     "two calls differ, numbers of numpy count": two_calls,
     "partial rows without a number": partial_rows,
     "a copy of a model": a_copy,
-    "rows without missing values": rows_without_holes,
+    "rows without missing values": rows_without_missing_values,
     "columns that were not learned": more_columns,
     "or, unequal, missing": conditions,
     "names with operators": odd_names,

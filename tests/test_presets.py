@@ -157,9 +157,11 @@ def test_options_of_the_user_stay():
 @pytest.mark.parametrize("backbone", [*BACKBONES, None])
 def test_the_changes_apply_to_every_backbone(backbone):
     changes = choice(200, backbone=backbone).settings
-    assert changes
     # no keyword of one backbone, which another would refuse
-    Settings().replace(changes, keywords_of(backbone) if backbone else ())
+    settings = Settings().replace(changes, keywords_of(backbone) if backbone else ())
+    applied = {**vars(settings), **settings.network}
+    assert {name: applied[name] for name in changes} == changes
+    assert settings.steps < Settings().steps
 
 
 def test_a_linear_model_of_all_columns_needs_a_cpu_and_few_levels():

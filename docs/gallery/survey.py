@@ -147,12 +147,12 @@ figure.tight_layout()
 # To test software that must cope with gaps, ask for them:
 
 # %%
-holed = model.sample(3000, missing="learned", seed=1)
+incomplete = model.sample(3000, missing="learned", seed=1)
 gaps = pd.DataFrame(
     {
         "survey": survey.replace({"income": {-99: np.nan}}).isna().mean(),
         "complete rows": rows.isna().mean(),
-        'missing="learned"': holed.isna().mean(),
+        'missing="learned"': incomplete.isna().mean(),
     }
 )
 gaps.loc[gaps["survey"] > 0].round(3)

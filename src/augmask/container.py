@@ -167,15 +167,16 @@ def _parse(text: bytes | str, name: str) -> dict[str, Any]:
     return contents
 
 
-def _check_format(path: Path, found: str, advice: str) -> None:
+def _check_format(path: Path, text: str, advice: str) -> None:
     """Raise unless a file has the format that this version reads."""
     # a longer number is none of ours, and Python refuses to read very long ones
-    if not (found.isascii() and found.isdecimal() and 0 < len(found) < 7):
-        raise ValueError(f"it has no known format number, got {brief_repr(found)}")
-    if int(found) != FORMAT:
-        newer = int(found) > FORMAT
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 7):
+        raise ValueError(f"it has no known format number, got {brief_repr(text)}")
+    number = int(text)
+    if number != FORMAT:
+        newer = number > FORMAT
         raise ArtifactError(
-            f"{path} has format {int(found)}, and this version of augmask reads format "
+            f"{path} has format {number}, and this version of augmask reads format "
             f"{FORMAT}; {'update augmask' if newer else advice}"
         )
 

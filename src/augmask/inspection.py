@@ -121,15 +121,6 @@ class Inspection:
         return "".join(parts) + (f"<ul>{notes}</ul>" if notes else "")
 
 
-def inspection_of(frame: pd.DataFrame, schema: Schema) -> Inspection:
-    """Return what stands out in a frame that was read, by a schema of it."""
-    return Inspection(
-        schema,
-        describe(frame, missing_mask(frame, schema)),
-        suggest_constraints(frame, schema),
-    )
-
-
 def inspect(data: Any, *, schema: Any = None) -> Inspection:
     """Show what augmask sees in a table: kinds, missing values and suggestions.
 
@@ -152,12 +143,17 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     --------
     >>> ages = [*range(30, 60), *range(40, 45), None]
     >>> df = pd.DataFrame({"age": ages, "sex": list("fmmf") * 9})
-    >>> found = inspect(df)
-    >>> found.schema["age"].kind, found.missing.complete_rows
+    >>> facts = inspect(df)
+    >>> facts.schema["age"].kind, facts.missing.complete_rows
     ('integer', 35)
-    >>> print(str(found).splitlines()[1])
+    >>> print(str(facts).splitlines()[1])
     missing: 1.4% of all cells, 35 complete rows, 2 patterns
     """
     frame = read_frame(data)
     inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
-    return inspection_of(frame, with_links(frame, inferred))
+    linked = with_links(frame, inferred)
+    return Inspection(
+        linked,
+        describe(frame, missing_mask(frame, linked)),
+        suggest_constraints(frame, linked),
+    )

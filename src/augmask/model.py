@@ -297,14 +297,16 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         missing: Literal["learned"] | None = None,
         seed: int | None = None,
         output: Literal["pandas", "polars", "arrow"] | None = None,
-        progress: Progress | Literal[False] = silent,
+        progress: ProgressOption = None,
     ) -> Iterator[Any]:
         """Generate `n` rows as an iterator of frames, for tables larger than memory.
 
-        The parameters are those of `sample`, and so are the rows. No bar is shown.
+        The parameters are those of `sample`, and so are the rows. No bar is shown, but
+        a function is called with the progress.
         """
         check_kind(output)
-        frames = self._frames(n, where, missing, seed, progress or silent)
+        report = progress if callable(progress) else silent
+        frames = self._frames(n, where, missing, seed, report)
         kind = self._state.frame_kind
         return (kind.build(frame, output) for frame in frames)
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from augmask.augmentation import resolve_augmenter
+from augmask.augmentation import DEFAULT_AUGMENTER, resolve_augmenter
 from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.config import SUPERVISE, Settings, check_int
 from augmask.device import resolve_device
@@ -31,7 +31,7 @@ from augmask.errors import (
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
 from augmask.missing.model import fit_missing_model
-from augmask.presets import AUGMENTER, AutoChoice, choose_for_size, resolve_preset
+from augmask.presets import AutoChoice, choose_for_size, resolve_preset
 from augmask.progress import Progress, headline, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
@@ -307,7 +307,7 @@ def prepare_fit(
     _check_parameters(model)
     device = parallel.local_device(resolve_device(model.device))
     preset, settings = _resolve_settings(model, device)
-    augmenter = AUGMENTER if is_auto(model.augmenter) else model.augmenter
+    augmenter = DEFAULT_AUGMENTER if is_auto(model.augmenter) else model.augmenter
     # an unknown name is an error before the table is read
     filler = resolve_augmenter(augmenter)
 

@@ -34,9 +34,6 @@ PRESETS: dict[str, Settings] = {
     "fast": Settings().replace(_FAST),
 }
 
-# `augmenter="auto"`
-AUGMENTER = "lgbm-s"
-
 # What the paper prints for each backbone.
 _PRINTED: dict[str, dict[str, Any]] = {
     "cdtd": {

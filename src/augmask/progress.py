@@ -107,7 +107,7 @@ class _Headline:
     Examples
     --------
     >>> line = _Headline()
-    >>> line.text, line.at_most = "preset fast, 4,000 steps", 30
+    >>> line.set("preset fast, 4,000 steps", 30)
     >>> line.observe("train", 0, 4_000, 10.0)
     False
     >>> line.observe("train", 100, 4_000, 12.0)
@@ -120,6 +120,9 @@ class _Headline:
         self.text = self.estimate = ""
         self.at_most: float | None = None
         self._first: tuple[float, int] | None = None
+
+    def set(self, text: str, at_most: float | None) -> None:
+        self.text, self.at_most = text or self.text, at_most
 
     def observe(self, phase: str, done: int, total: int, now: float) -> bool:
         """Estimate the time once there is enough to go by; return whether it did."""
@@ -211,8 +214,7 @@ class TerminalBar:
 
     def headline(self, text: str, at_most: float | None = None) -> None:
         """Show a line above the bars."""
-        self._line.text = text or self._line.text
-        self._line.at_most = at_most
+        self._line.set(text, at_most)
         self._bars.refresh()
 
     def __exit__(
@@ -267,8 +269,7 @@ class NotebookBar:
 
     def headline(self, text: str, at_most: float | None = None) -> None:
         """Show a line above the bars."""
-        self._line.text = text or self._line.text
-        self._line.at_most = at_most
+        self._line.set(text, at_most)
 
     def __call__(
         self, phase: str, done: int, total: int, numbers: Mapping[str, float]

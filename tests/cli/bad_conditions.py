@@ -92,19 +92,19 @@ CONDITIONS = [
         ("must end in one of", "rows.png"),
     ),
     Bad(
-        "a rule about no column",
+        "a constraint about no column",
         USAGE,
         f"{FIT_GOOD} --constraint 'agee <= weight'",
         ("'agee'", "did you mean 'age'"),
     ),
     Bad(
-        "a rule between a word and a number",
+        "a constraint between a word and a number",
         USAGE,
         f"{FIT_GOOD} --constraint 'job <= weight'",
         ("'job' (category)", "'weight' (float)"),
     ),
     Bad(
-        "a rule that the table breaks",
+        "a constraint that the table breaks",
         BAD_DATA,
         f"{FIT_GOOD} --constraint 'weight <= age'",
         ("violate the constraint weight <= age", "at most 5%"),
@@ -116,7 +116,7 @@ CONDITIONS = [
         ("fixed combination", "'weight'", "float"),
     ),
     Bad(
-        "a rule with a value",
+        "a constraint with a value",
         USAGE,
         f"{FIT_GOOD} --constraint 'age <= 90'",
         ("columns with columns", "age <= 90", "where"),

@@ -215,7 +215,7 @@ def test_what_nobody_foresaw_is_one_sentence_too(debug, desk, run_cli, monkeypat
     def stumble(*args):
         raise ZeroDivisionError("division\nby zero")
 
-    monkeypatch.setattr("augmask.table.frames.read_frame", stumble)
+    monkeypatch.setattr("augmask.inspection.read_frame", stumble)
     told = run_cli("inspect", "t.csv", *debug)
     assert told.code == 1
     assert ("Traceback" in told.err) is bool(debug)
@@ -234,7 +234,7 @@ def test_too_little_memory_is_said(error, desk, run_cli, monkeypatch):
     def run_out(*args):
         raise error
 
-    monkeypatch.setattr("augmask.table.frames.read_frame", run_out)
+    monkeypatch.setattr("augmask.inspection.read_frame", run_out)
     told = run_cli("inspect", "t.csv")
     assert (told.code, told.out) == (3, "")
     assert told.err == "augmask: out of memory; use fewer rows or columns\n"

@@ -33,7 +33,7 @@ def test_a_page_with_training_curves_opens_in_a_browser(desk, run_cli, monkeypat
     assert shown.out.startswith("p.html: ")
     page = Path("p.html").read_text("utf-8")
     assert 'id="training"' in page
-    # The rule that is judged is the one the model was trained with.
+    # The augmenter that is judged is the one the model was trained with.
     assert f"The augmenter {load('m.augmask').augmenter_} fills" in page
     assert opened == [(desk / "p.html").as_uri()]
 

@@ -130,7 +130,7 @@ def filled(tmp_path_factory):
         yield run_page("impute.md", folder, patch)
 
 
-def test_the_holes_of_rows_are_filled(wishes):
+def test_missing_values_of_rows_are_filled(wishes):
     some, full = wishes["some"], wishes["full"]
     assert some.isna().any().any()
     assert not full.isna().any().any()
@@ -152,18 +152,18 @@ def test_completions_keep_what_is_known_and_say_what_they_agree_on(filled):
     assert len(filled["stacked"]) == 20 * len(some)
 
 
-def test_pooling_adds_what_the_holes_cost(filled):
+def test_pooling_adds_what_missing_values_cost(filled):
     found = filled["found"]
     assert found.lower < found.estimate < found.upper
     assert found.total > found.within > 0
 
 
-def test_a_pipeline_predicts_rows_with_holes(filled):
+def test_a_pipeline_predicts_rows_with_missing_values(filled):
     assert len(filled["risk"]) == len(filled["some"])
     assert np.isfinite(filled["risk"]).all()
 
 
-def test_a_hole_that_is_a_value_stays_and_a_strange_level_is_filled(filled):
+def test_a_missing_value_that_is_a_level_stays_and_a_strange_level_is_filled(filled):
     asked, answered = filled["asked"], filled["answered"]
     joint = "annual_income_joint"
     pd.testing.assert_series_equal(asked[joint], answered[joint])
@@ -195,8 +195,8 @@ def test_partial_rows_are_completed(wishes):
     assert not rows.isna().any().any()
 
 
-def test_learned_holes_are_those_of_the_table(wishes):
-    rates = wishes["patients"].isna().mean() - wishes["holed"].isna().mean()
+def test_learned_missing_values_are_those_of_the_table(wishes):
+    rates = wishes["patients"].isna().mean() - wishes["incomplete"].isna().mean()
     assert rates.abs().max() < 0.03
     both = (wishes["patients"][["weight", "bmi"]].isna().all(axis=1)).mean()
     assert wishes["together"].mean() == pytest.approx(both, abs=0.03)
@@ -205,7 +205,7 @@ def test_learned_holes_are_those_of_the_table(wishes):
     assert lacks[~wishes["alone"]].mean() < 0.01
 
 
-def test_rules_are_kept(wishes):
+def test_constraints_are_kept(wishes):
     kept, loans = wishes["kept"], wishes["loans"]
     assert (kept["balance"] <= kept["loan_amount"]).all()
     assert wishes["affordable"](kept).all()

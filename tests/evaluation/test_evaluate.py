@@ -374,6 +374,13 @@ def test_progress_is_reported():
     assert reports[-1] == ("evaluate", 4, 4)
 
 
+def test_progress_is_what_fit_takes(capsys):
+    am.evaluate(REAL[:60], FRESH[:60], progress=True)
+    assert "evaluate" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="progress must be"):
+        am.evaluate(REAL[:60], FRESH[:60], progress="loud")
+
+
 def test_to_html_writes_a_page(fresh, tmp_path):
     fresh.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

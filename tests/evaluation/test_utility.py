@@ -149,14 +149,14 @@ def test_lightgbm_finds_what_xgboost_finds(binary, target):
 
 def test_lightgbm_takes_missing_values(binary):
     rng = np.random.default_rng(0)
-    holed = [f.mask(rng.random(f.shape) < 0.2) for f in binary]
-    result = utility(*holed, *NAMES, target="y", learner="lightgbm")
+    incomplete = [f.mask(rng.random(f.shape) < 0.2) for f in binary]
+    result = utility(*incomplete, *NAMES, target="y", learner="lightgbm")
     assert 0.9 < result.value < 1.1
     assert result.trtr > 0.7
     with pytest.raises(DataError, match="missing"):
-        utility(*holed, *NAMES, target="y")
+        utility(*incomplete, *NAMES, target="y")
     with pytest.raises(UsageError, match="learner must be"):
-        utility(*holed, *NAMES, target="y", learner="forest")
+        utility(*incomplete, *NAMES, target="y", learner="forest")
 
 
 def test_bad_inputs_are_refused(binary):
@@ -182,14 +182,13 @@ def test_a_cache_trains_on_real_rows_once(binary, target, monkeypatch):
     train, fresh, test = binary
     plain = [utility(train, rows, test, *NAMES, target=target) for rows in binary[:2]]
     trained = []
-    for name in ("_probabilities", "_predictions"):
-        original = getattr(module, name)
+    original = module._learn
 
-        def counted(*args, original=original):
-            trained.append(len(args))
-            return original(*args)
+    def counted(*args, **options):
+        trained.append(args)
+        return original(*args, **options)
 
-        monkeypatch.setattr(module, name, counted)
+    monkeypatch.setattr(module, "_learn", counted)
     cache: dict = {}
     for rows, expected in zip(binary[:2], plain, strict=True):
         result = utility(train, rows, test, *NAMES, target=target, cache=cache)

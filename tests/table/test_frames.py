@@ -161,7 +161,7 @@ def test_zeros_before_a_decimal_point_are_no_code(tmp_path):
     assert frame["x"].tolist() == [0.5, 0.25, 0.0]
 
 
-def test_unsigned_numbers_beside_holes_do_not_hide_the_holes(tmp_path):
+def test_unsigned_numbers_beside_missing_values_do_not_hide_them(tmp_path):
     frame = read_text(tmp_path, f"a,b\n{2**64 - 1},1\n,2\n{2**64 - 2},3\n")
     assert frame["a"].isna().tolist() == [False, True, False]
 

@@ -15,10 +15,10 @@ from augmask.table.codec import Codec
 from augmask.table.functional_dependencies import (
     find_dependencies,
     with_dependencies,
-    without_dependencies,
 )
 from augmask.table.infer import infer_schema
 from augmask.table.schema import Schema
+from augmask.table.seen_combinations import without_links
 
 ROWS = 3_000
 
@@ -129,10 +129,10 @@ def test_the_feature_is_observed_where_both_cells_are():
     assert not any("town follows" in name for name in codec.layout.cat_names)
 
 
-def test_the_columns_themselves_are_encoded_as_without_dependencies():
+def test_the_columns_themselves_are_encoded_as_without_links():
     frame = with_missing(schools())
     schema = stored_schema(frame)
-    plain = Codec.fit(frame, without_dependencies(schema)).encode(frame)
+    plain = Codec.fit(frame, without_links(schema)).encode(frame)
     table = Codec.fit(frame, schema).encode(frame)
     own = [table.layout.names.index(name) for name in plain.layout.names]
     np.testing.assert_array_equal(table.observed[:, own], plain.observed)

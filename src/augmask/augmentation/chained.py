@@ -56,6 +56,11 @@ def _impute(table: Table) -> Table:
         # Ten rounds are the default the paper used, converged or not.
         warnings.simplefilter("ignore", ConvergenceWarning)
         x = imputer.fit_transform(x)
+    return _with_values(table, x)
+
+
+def _with_values(table: Table, x: Float32Array) -> Table:
+    """Return the table with the values of a matrix in its missing cells."""
     n_num = table.layout.n_num
     values = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
     codes = [
@@ -232,10 +237,7 @@ class LgbmChain:
         if table.observed.all():
             return table
         x = self._sweep(self._initial_draw(rng), self.n_sweeps, rng)
-        n_num = table.layout.n_num
-        values = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
-        codes = [column.astype(np.int64) for column in values[n_num:]]
-        return write_missing(table, values[:n_num], codes)
+        return _with_values(table, x)
 
     def _initial_draw(self, rng: np.random.Generator) -> Float32Array:
         filled = draw_moments(self.table_, self.initial_moments_, rng)

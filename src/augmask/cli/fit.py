@@ -13,15 +13,11 @@ import typer
 from augmask.cli.shared_options import (
     Data,
     Device,
-    Encoding,
-    Header,
     Json,
-    Na,
+    OpenTable,
     SchemaFile,
     Seed,
-    Sep,
-    Sheet,
-    table_file,
+    reads_tables,
 )
 from augmask.cli.terminal import (
     check_suffix,
@@ -73,6 +69,7 @@ def _parse_holdout(text: str) -> Any:
         return text
 
 
+@reads_tables
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="model file, *.augmask")],
@@ -129,11 +126,8 @@ def fit(
         list[str] | None,
         typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
     ] = None,
-    na: Na = None,
-    sep: Sep = None,
-    header: Header = None,
-    encoding: Encoding = None,
-    sheet: Sheet = None,
+    *,
+    open_table: OpenTable,
     as_json: Json = False,
 ) -> None:
     """Train on an incomplete table and write a model file."""
@@ -150,7 +144,7 @@ def fit(
                 raise UsageError(
                     f"--checkpoint and --out must be two files, both are {out}"
                 )
-        source = table_file(data, na, sep, header, encoding, sheet)
+        source = open_table(data)
         options = _parse_settings(settings or [], backbone)
         if steps is not None:
             options["steps"] = steps

@@ -12,16 +12,12 @@ from augmask.cli.shared_options import (
     CsvSafe,
     Data,
     Device,
-    Encoding,
-    Header,
     Json,
     ModelFile,
-    Na,
+    OpenTable,
     RowsFile,
     Seed,
-    Sep,
-    Sheet,
-    table_file,
+    reads_tables,
 )
 from augmask.cli.terminal import collect_warnings, print_json, progress_reporter
 
@@ -95,6 +91,7 @@ def sample(
     typer.echo(f"{out}: {rows:,} {kind} in {seconds} s{share}")
 
 
+@reads_tables
 def impute(
     model_file: ModelFile,
     data: Data,
@@ -106,11 +103,8 @@ def impute(
     csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
-    na: Na = None,
-    sep: Sep = None,
-    header: Header = None,
-    encoding: Encoding = None,
-    sheet: Sheet = None,
+    *,
+    open_table: OpenTable,
     as_json: Json = False,
 ) -> None:
     """Impute the missing values of a table; all other cells stay unchanged."""
@@ -123,7 +117,7 @@ def impute(
     check_output(out)
     check_apart("--out", out, data, model_file)
     started = time.monotonic()
-    source = table_file(data, na, sep, header, encoding, sheet)
+    source = open_table(data)
     with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
         frame = read_frame(source)
         imputed = load(model_file, device=device).impute(

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from augmask.cli.shared_options import (
-    Encoding,
     FittedModel,
-    Header,
     Json,
     Learner,
-    Na,
+    OpenTable,
     Real,
     SchemaFile,
     Seed,
-    Sep,
-    Sheet,
     Synthetic,
     Target,
     Test,
-    table_file,
+    reads_tables,
 )
 from augmask.cli.terminal import (
     check_suffix,
@@ -33,15 +31,50 @@ from augmask.cli.terminal import (
     progress_reporter,
 )
 
+if TYPE_CHECKING:
+    from augmask.evaluation.results import Scores
+    from augmask.model import AugMask
+    from augmask.progress import Progress
 
-def _load(path: Path | None) -> Any:
-    if path is None:
-        return None
+
+@contextmanager
+def _scored(
+    as_json: bool,
+    open_table: OpenTable,
+    real: Path,
+    synthetic: Path,
+    test: Path | None,
+    model: Path | None,
+    schema: Path | None,
+    **options: Any,
+) -> Iterator[tuple[Scores, AugMask | None, Progress]]:
+    """Context manager: the scores, the model if there is one, and the progress."""
+    from augmask.evaluation.evaluate import evaluate
     from augmask.model import load
 
-    return load(path)
+    fitted = None if model is None else load(model)
+    held_out = None if test is None else open_table(test)
+    with collect_warnings(as_json), progress_reporter(as_json) as progress:
+        scores = evaluate(
+            open_table(real),
+            synthetic,
+            test=held_out,
+            model=fitted,
+            schema=schema,
+            progress=progress,
+            **options,
+        )
+        yield scores, fitted, progress
 
 
+def _check_out(out: Path, suffix: str, *inputs: Path | None) -> None:
+    from augmask.files import check_apart, check_writable
+
+    check_writable(check_suffix(out, "--out", suffix))
+    check_apart("--out", out, *inputs)
+
+
+@reads_tables
 def evaluate(
     real: Real,
     synthetic: Synthetic,
@@ -57,39 +90,19 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", help="write all scores to this file, *.json")
     ] = None,
-    na: Na = None,
-    sep: Sep = None,
-    header: Header = None,
-    encoding: Encoding = None,
-    sheet: Sheet = None,
+    *,
+    open_table: OpenTable,
     as_json: Json = False,
 ) -> None:
     """Score synthetic rows; every score comes with a reference from real rows."""
-    from augmask.evaluation.evaluate import evaluate
     from augmask.evaluation.verdict import cards
-    from augmask.files import check_apart, check_writable
 
     if out is not None:
-        check_writable(check_suffix(out, "--out", ".json"))
-        check_apart("--out", out, real, synthetic, model, test, schema)
-    fitted = _load(model)
-    held_out = None
-    if test is not None:
-        held_out = table_file(test, na, sep, header, encoding, sheet)
-    with collect_warnings(as_json), progress_reporter(as_json) as progress:
-        scores = evaluate(
-            table_file(real, na, sep, header, encoding, sheet),
-            synthetic,
-            test=held_out,
-            target=target,
-            model=fitted,
-            schema=schema,
-            seed=seed,
-            subsample=subsample,
-            learner=learner,  # type: ignore[arg-type]
-            progress=progress,
-        )
-    text = scores.to_json(out)
+        _check_out(out, ".json", real, synthetic, model, test, schema)
+    options: dict[str, Any] = {"target": target, "learner": learner, "seed": seed}
+    inputs = (open_table, real, synthetic, test, model, schema)
+    with _scored(as_json, *inputs, **options, subsample=subsample) as (scores, *_):
+        text = scores.to_json(out)
     typer.echo(text if as_json else str(scores))
     if not as_json:
         shown = {card.key for card in cards(scores)}
@@ -101,6 +114,7 @@ def evaluate(
             print_error(f"note: {note}")
 
 
+@reads_tables
 def report(
     real: Real,
     synthetic: Synthetic,
@@ -114,36 +128,17 @@ def report(
     open_page: Annotated[
         bool, typer.Option("--open", help="open the page in a browser")
     ] = False,
-    na: Na = None,
-    sep: Sep = None,
-    header: Header = None,
-    encoding: Encoding = None,
-    sheet: Sheet = None,
+    *,
+    open_table: OpenTable,
     as_json: Json = False,
 ) -> None:
     """Write one self-contained HTML page that shows how good synthetic rows are."""
-    from augmask.evaluation.evaluate import evaluate
-    from augmask.files import check_apart, check_writable
     from augmask.report.page import write_report
 
-    check_writable(check_suffix(out, "--out", ".html"))
-    check_apart("--out", out, real, synthetic, model, test, schema)
-    fitted = _load(model)
-    held_out = None
-    if test is not None:
-        held_out = table_file(test, na, sep, header, encoding, sheet)
-    with collect_warnings(as_json), progress_reporter(as_json) as progress:
-        scores = evaluate(
-            table_file(real, na, sep, header, encoding, sheet),
-            synthetic,
-            test=held_out,
-            target=target,
-            model=fitted,
-            schema=schema,
-            seed=seed,
-            learner=learner,  # type: ignore[arg-type]
-            progress=progress,
-        )
+    _check_out(out, ".html", real, synthetic, model, test, schema)
+    options: dict[str, Any] = {"target": target, "learner": learner, "seed": seed}
+    inputs = (open_table, real, synthetic, test, model, schema)
+    with _scored(as_json, *inputs, **options) as (scores, fitted, progress):
         today = date.today().isoformat()
         write_report(out, scores, fitted, open_page, progress, date=today)
     if as_json:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    from augmask.table.read_options import TableFile
 
 Data = Annotated[
     Path,
@@ -36,39 +36,6 @@ FittedModel = Annotated[
 SchemaFile = Annotated[
     Path | None, typer.Option("--schema", help="TOML file with settings per column")
 ]
-_FILES = "How files are read"
-Na = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--na",
-        metavar="CODE",
-        help="means a missing value: '?' in all columns, income=-999 in one, auto for "
-        "all that looks so; may be repeated",
-        rich_help_panel=_FILES,
-    ),
-]
-Sep = Annotated[
-    str | None,
-    typer.Option(
-        help="separates columns: ';', '|', tab, space", rich_help_panel=_FILES
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="whether the first line names the columns",
-        rich_help_panel=_FILES,
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(help="of text: utf-8, cp1252, utf-16, ...", rich_help_panel=_FILES),
-]
-Sheet = Annotated[
-    str | None,
-    typer.Option(help="of an Excel file: name or number", rich_help_panel=_FILES),
-]
 Seed = Annotated[int, typer.Option("--seed", help="same seed, same result")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps")]
 Json = Annotated[
@@ -80,22 +47,56 @@ CsvSafe = Annotated[
 ]
 
 
-def table_file(
-    path: Path,
-    na: list[str] | None,
-    sep: str | None,
-    header: bool | None,
-    encoding: str | None,
-    sheet: str | None,
-) -> TableFile:
-    """Return a file and the options about it, in place of its path."""
-    from dataclasses import replace
+# -- how files are read, in all commands that read a table -------------------------
 
-    from augmask.table.read_options import TableFile, read_na_texts, read_options
+_PANEL = "How files are read"
 
-    plain = read_options(sep=sep, header=header, encoding=encoding, sheet=sheet)
-    codes = read_na_texts(na or ())
-    options = replace(
-        plain, na=codes.na, na_by_column=codes.na_by_column, na_auto=codes.na_auto
-    )
-    return TableFile(path, options)
+
+def _read_option(kind: Any, *names: str, **facts: Any) -> Any:
+    return Annotated[kind, typer.Option(*names, **facts, rich_help_panel=_PANEL)]
+
+
+_READ_OPTIONS = {
+    "na": _read_option(
+        list[str] | None,
+        "--na",
+        metavar="CODE",
+        help="means a missing value: '?' in all columns, income=-999 in one, auto for "
+        "all that looks so; may be repeated",
+    ),
+    "sep": _read_option(str | None, help="separates columns: ';', '|', tab, space"),
+    "header": _read_option(
+        bool | None,
+        "--header/--no-header",
+        help="whether the first line names the columns",
+    ),
+    "encoding": _read_option(str | None, help="of text: utf-8, cp1252, utf-16, ..."),
+    "sheet": _read_option(str | None, help="of an Excel file: name or number"),
+}
+# What `reads_tables` passes to a command: a path becomes a table file.
+OpenTable = Callable[[Path], Any]
+
+
+def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `open_table` of a command by the options about files."""
+
+    @wraps(command)
+    def with_options(**values: Any) -> None:
+        from augmask.table.read_options import TableFile, options_from_texts
+
+        given = {name: values.pop(name) for name in _READ_OPTIONS}
+        options = options_from_texts(given.pop("na") or (), **given)
+        command(**values, open_table=lambda path: TableFile(path, options))
+
+    own = signature(command, eval_str=True)
+    parameters = []
+    for each in own.parameters.values():
+        if each.name != "open_table":
+            parameters.append(each)
+            continue
+        parameters += [
+            Parameter(name, each.kind, default=None, annotation=option)
+            for name, option in _READ_OPTIONS.items()
+        ]
+    with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return with_options

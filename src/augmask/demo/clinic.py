@@ -98,17 +98,6 @@ def _diagnoses(
 def clinic(n: int = 5000, seed: int = 0) -> pd.DataFrame:
     """Return `n` visits to a made-up clinic, without missing values.
 
-    Parameters
-    ----------
-    n : int, default 5000
-    seed : int, default 0
-
-    Returns
-    -------
-    pandas.DataFrame
-        An identifier (`patient`) and 18 columns: measurements, diagnosis, and whether
-        the patient came back (`readmitted`).
-
     Examples
     --------
     >>> visits = clinic(200, seed=1)

@@ -168,13 +168,13 @@ RULES: dict[str, Callable[[Scores, _Fit], Advice]] = {
 
 def advise(scores: Scores, key: str) -> Advice | None:
     """Return what to try for one score; None if it is good or is not judged."""
-    found = verdict(scores, key)
+    judged = verdict(scores, key)
     fit = _Fit(scores.facts)
-    if found.grade not in ("fair", "poor"):
+    if judged.grade not in ("fair", "poor"):
         return None
-    if found.entry.group == "privacy":
+    if judged.entry.group == "privacy":
         return fit.shorter()
-    if found.entry.group == "held-out":
+    if judged.entry.group == "held-out":
         text = "Draw missing values with the right spread."
         return Advice(text, fit.line("augmenter", "lgbm-s-calibrated"))
     rule = RULES.get(key.removesuffix("_remasked"))
@@ -183,5 +183,5 @@ def advise(scores: Scores, key: str) -> Advice | None:
 
 def advice(scores: Scores) -> dict[str, dict[str, str]]:
     """Return what to try for every score that is fair or poor, by key."""
-    found = {key: advise(scores, key) for key in scores.entries}
-    return {key: each._asdict() for key, each in found.items() if each is not None}
+    steps = {key: advise(scores, key) for key in scores.entries}
+    return {key: each._asdict() for key, each in steps.items() if each is not None}

@@ -35,6 +35,7 @@ from augmask.evaluation.tables import (
     level_codes,
     numbers,
     one_hot,
+    some_rows,
 )
 
 QUANTILES = np.linspace(0.0, 1.0, 30)
@@ -78,12 +79,7 @@ def _subsample(
             f"a subsample needs at least 2 rows and a generator, got {rows=} and "
             f"{rng=}; pass both"
         )
-    return {
-        label: frame.iloc[np.sort(rng.choice(len(frame), rows, replace=False))]
-        if len(frame) > rows
-        else frame
-        for label, frame in tables.items()
-    }
+    return {label: some_rows(frame, rows, rng) for label, frame in tables.items()}
 
 
 def _real_gaps(

@@ -28,7 +28,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.evaluation.tables import Codes, Floats, Frames, level_codes, numbers
+from augmask.evaluation.tables import (
+    Codes,
+    Floats,
+    Frames,
+    level_codes,
+    numbers,
+    some_rows,
+)
 from augmask.rng import stream
 
 # Few cells per pair: each adds noise.
@@ -192,11 +199,10 @@ def dependence_kept(
     True
     """
     tables: Frames = {"real": real, "synthetic": synthetic}
-    for label, frame in tables.items():
-        if len(frame) > MOST_ROWS:
-            rng = stream(seed, "dependence", "rows", label)
-            chosen = np.sort(rng.choice(len(frame), MOST_ROWS, replace=False))
-            tables = {**tables, label: frame.iloc[chosen]}
+    tables = {
+        label: some_rows(frame, MOST_ROWS, stream(seed, "dependence", "rows", label))
+        for label, frame in tables.items()
+    }
     codes, sizes = _binned(tables, numeric, categorical)
     counts = []
     for i, (label, frame) in enumerate(tables.items()):

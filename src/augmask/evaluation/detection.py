@@ -27,6 +27,7 @@ from augmask.evaluation.tables import (
     check_tables,
     level_codes,
     numbers,
+    some_rows,
 )
 from augmask.rng import stream, stream_seed
 
@@ -72,13 +73,11 @@ class Detection:
 def _equally_long(tables: Frames, seed: int) -> tuple[Frames, int, str]:
     """Return the tables cut to the length of the shorter one, and a note on it."""
     rows = min(len(frame) for frame in tables.values())
-    cut, note = {}, f"All {rows:,} rows of each table were used."
+    rng = stream(seed, "detect", "rows")
+    cut = {label: some_rows(frame, rows, rng) for label, frame in tables.items()}
+    note = f"All {rows:,} rows of each table were used."
     for label, frame in tables.items():
-        cut[label] = frame
         if len(frame) > rows:
-            rng = stream(seed, "detect", "rows")
-            chosen = np.sort(rng.choice(len(frame), rows, replace=False))
-            cut[label] = frame.iloc[chosen]
             note = (
                 f"A random {rows:,} of the {len(frame):,} {label} rows were used, as "
                 "many as the other table has."

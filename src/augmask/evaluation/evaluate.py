@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.augmentation import AUGMENTERS, Augmenter, resolve_augmenter
-from augmask.errors import AugMaskError, DataError, UsageError, brief_repr
+from augmask.errors import AugMaskError, DataError, UsageError
 from augmask.evaluation.advice import advice
 from augmask.evaluation.held_out import augmenter_name
 from augmask.evaluation.references import (
@@ -31,11 +30,11 @@ from augmask.evaluation.references import (
 from augmask.evaluation.results import Scores
 from augmask.evaluation.scoring import Pair, Pairs, Scorer
 from augmask.evaluation.tables import Tables, read_tables
-from augmask.evaluation.utility import LEARNERS, Learner
+from augmask.evaluation.utility import Learner, check_learner
 from augmask.evaluation.verdict import judge
 from augmask.missing.model import MissingModel, with_missing
 from augmask.packages import library_versions
-from augmask.progress import Progress, silent
+from augmask.progress import Progress, ProgressOption, reporting
 from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.holdout import Holdout
@@ -228,7 +227,7 @@ class _Evaluation(Scorer):
     def references(self) -> pd.DataFrame:
         """Return one line per score with everything to compare it with."""
         lines = [
-            (key, entry.value, entry.mark, entry.shown_floor, self.filled.get(key))
+            {"score": key, **entry.shown, "filled": self.filled.get(key)}
             for key, entry in self.entries.items()
         ]
         columns = ["score", "value", "reference", "floor", "filled"]
@@ -344,7 +343,7 @@ def evaluate(
     augmenter: str | Augmenter | None = "auto",
     learner: Learner = "lightgbm",
     n_jobs: int | None = None,
-    progress: Progress = silent,
+    progress: ProgressOption = False,
 ) -> Scores:
     """Compare synthetic rows with the real table that they were learned from.
 
@@ -377,7 +376,8 @@ def evaluate(
         `utility` and needs complete test rows.
     n_jobs : int, optional
         Worker processes and threads; all cores by default.
-    progress : Progress
+    progress : bool or callable, default=False
+        As in `AugMask.fit`.
 
     Returns
     -------
@@ -403,15 +403,7 @@ def evaluate(
     began = time.monotonic()
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be an integer of at least 0, got {seed!r}")
-    if learner not in LEARNERS:
-        raise UsageError(
-            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
-        )
-    if learner == "xgboost" and util.find_spec("xgboost") is None:
-        raise UsageError(
-            "the learner 'xgboost' is not installed; run `pip install "
-            "'augmask[utility]'`, or use 'lightgbm'"
-        )
+    check_learner(learner)
     files = {"real": real, "synthetic": synthetic, "test": test}
     notes: list[str] = []
     held_out = False
@@ -439,19 +431,20 @@ def evaluate(
         # One odd cell among the rows that nothing was learned from.
         tables, held_out = read(real, synthetic), False
         notes = [f"The rows that `fit` held out cannot be compared: {error}."]
-    run = _Evaluation(
-        tables, target, seed, augmenter, learner, held_out, n_jobs, progress
-    )
-    run.notes += notes
-    run.model = None if model is None else _facts_of(model)
-    run.files = {
-        label: str(source)
-        for label, source in files.items()
-        if isinstance(source, str | Path)
-    }
-    steps = run.steps()
-    for i, step in enumerate(steps):
-        progress("evaluate", i, len(steps), {})
-        step()
-    progress("evaluate", len(steps), len(steps), {})
+    with reporting(progress) as report:
+        run = _Evaluation(
+            tables, target, seed, augmenter, learner, held_out, n_jobs, report
+        )
+        run.notes += notes
+        run.model = None if model is None else _facts_of(model)
+        run.files = {
+            label: str(source)
+            for label, source in files.items()
+            if isinstance(source, str | Path)
+        }
+        steps = run.steps()
+        for i, step in enumerate(steps):
+            report("evaluate", i, len(steps), {})
+            step()
+        report("evaluate", len(steps), len(steps), {})
     return run.scores(subsample, time.monotonic() - began)

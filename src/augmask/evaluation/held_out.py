@@ -173,13 +173,19 @@ def _numeric(
     return scores, u
 
 
+def level_counts(draws: Codes, n_levels: int) -> Floats:
+    """Return how often each level is drawn for each cell; draws are [cells, m]."""
+    counts = np.zeros((len(draws), n_levels))
+    np.add.at(counts, (np.arange(len(draws))[:, None], draws), 1)
+    return counts
+
+
 def _categorical(
     y: Codes, draws: Codes, column: Codes, n_levels: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Floats]:
     n, m = draws.shape
     cells = np.arange(n)
-    counts = np.zeros((n, n_levels))
-    np.add.at(counts, (cells[:, None], draws), 1)
+    counts = level_counts(draws, n_levels)
     # Add-one smoothing, so that an unseen level has a positive probability.
     frequency = np.bincount(column, minlength=n_levels) + 1.0
     marginal = np.asarray(frequency / frequency.sum(), dtype=np.float64)
@@ -263,10 +269,6 @@ def calibration(
         The columns to score; those without hidden cells are skipped.
     rng : numpy.random.Generator
         Breaks ties between truth and draws.
-
-    Returns
-    -------
-    Calibration
 
     Examples
     --------

@@ -266,10 +266,6 @@ def compare_remasked(
     model : MissingModel, optional
         Fitted on `real` with these columns; by default it is fitted here.
 
-    Returns
-    -------
-    RemaskedScores
-
     Notes
     -----
     The model of P(observed | row) is itself learned from observed cells, and values

@@ -44,7 +44,7 @@ from augmask.evaluation.neighbours import (
     nearest_gower,
 )
 from augmask.evaluation.results import Score
-from augmask.evaluation.tables import Codes, Floats, Frames, check_tables
+from augmask.evaluation.tables import Floats, Frames, check_tables, some_rows
 from augmask.rng import stream
 
 # Intervals are the usual 95 %. A flag needs three standard errors: there are many
@@ -305,12 +305,6 @@ class Privacy:
         return list(self.table.loc[self.table["flagged"], "measure"])
 
 
-def _pick(frame: pd.DataFrame, rows: int, rng: np.random.Generator) -> Codes:
-    if len(frame) <= rows:
-        return np.arange(len(frame))
-    return np.sort(rng.choice(len(frame), rows, replace=False))
-
-
 def _note(tables: Frames, used: dict[str, int]) -> str:
     cut = [
         f"{used[label]:,} of the {len(frame):,} {label} rows"
@@ -388,10 +382,7 @@ def privacy(
             f"holdout table has {n}; pass at least 2 rows"
         )
     rng = stream(seed, "privacy", "rows")
-    chosen = {
-        label: tables[label].iloc[_pick(tables[label], n, rng)]
-        for label in ("real", "holdout")
-    }
+    chosen = {label: some_rows(tables[label], n, rng) for label in ("real", "holdout")}
     training, held_out, points = gower_points(
         chosen | {"synthetic": synthetic}, numeric, categorical, {"real", "holdout"}
     )
@@ -404,9 +395,7 @@ def privacy(
     if training.observed.all() and held_out.observed.all():
         measures = row_measures(points, training, held_out)
         k = min(n, len(synthetic))
-        rivals = [
-            frame.iloc[_pick(frame, k, rng)] for frame in (synthetic, chosen["holdout"])
-        ]
+        rivals = [some_rows(frame, k, rng) for frame in (synthetic, chosen["holdout"])]
         cache = {} if cache is None else cache
         beta, of_holdout = (
             alpha_beta(chosen["real"], frame, numeric, categorical, cache=cache)[1]

@@ -178,6 +178,15 @@ class Entry:
         """The floor, which is never above the reference; None if it is no floor."""
         return self.floor if self.tells else None
 
+    @property
+    def shown(self) -> dict[str, float | None]:
+        """The value, and the numbers to compare it with."""
+        return {
+            "value": self.value,
+            "reference": self.mark,
+            "floor": self.shown_floor,
+        }
+
 
 def _plain(value: Any) -> Any:
     """Return what JSON can hold: no NaN, no numpy."""
@@ -237,10 +246,7 @@ class Scores:
         rows = [
             (
                 entry.title,
-                *(
-                    "" if x is None else f"{x:.4f}"
-                    for x in (entry.value, entry.mark, entry.shown_floor)
-                ),
+                *("" if x is None else f"{x:.4f}" for x in entry.shown.values()),
                 entry.meaning,
             )
             for entry in self.entries.values()
@@ -253,9 +259,7 @@ class Scores:
         numbers = ["value", "reference", "floor"]
         lines = {
             key: {
-                "value": entry.value,
-                "reference": entry.mark,
-                "floor": entry.shown_floor,
+                **entry.shown,
                 "group": entry.group,
                 "better": entry.better,
                 "meaning": entry.meaning,
@@ -268,13 +272,7 @@ class Scores:
     def to_dict(self) -> dict[str, Any]:
         """Return numbers, tables and facts as plain data."""
         numbers = {
-            key: {
-                "value": entry.value,
-                "reference": entry.mark,
-                "floor": entry.shown_floor,
-                "better": entry.better,
-                "noise": entry.noise,
-            }
+            key: {**entry.shown, "better": entry.better, "noise": entry.noise}
             for key, entry in self.entries.items()
         }
         tables = {
@@ -314,9 +312,9 @@ def _entry_lines(entries: Mapping[str, Entry]) -> Iterator[str]:
         if i:
             yield ""
         for entry in group:
-            cells = (entry.value, entry.mark, entry.shown_floor)
+            cells = map(_number, entry.shown.values())
             short = entry.meaning.split(". ")[0].rstrip(".")
-            yield f"{entry.title:{wide}}{''.join(map(_number, cells))}  {short}"
+            yield f"{entry.title:{wide}}{''.join(cells)}  {short}"
 
 
 def _worst_lines(table: pd.DataFrame, what: str) -> Iterator[str]:

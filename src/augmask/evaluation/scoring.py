@@ -46,7 +46,7 @@ from augmask.evaluation.incomplete import (
 from augmask.evaluation.privacy import privacy
 from augmask.evaluation.references import mean_mode_fill
 from augmask.evaluation.results import Entry, worst_tenth
-from augmask.evaluation.tables import ColumnNames, Floats, Tables
+from augmask.evaluation.tables import ColumnNames, Floats, Tables, first_permuted
 from augmask.evaluation.utility import TITLES, Learner, Utility, utility
 from augmask.missing.model import MissingModel
 from augmask.progress import Progress
@@ -132,14 +132,7 @@ def _with_reference(
 
 
 class Scorer:
-    """Computes metrics with their references, and collects the results for `Scores`.
-
-    Parameters
-    ----------
-    tables : Tables
-    seed : int
-    n_jobs : int or None
-    """
+    """Computes metrics with their references, and collects the results for `Scores`."""
 
     def __init__(self, tables: Tables, seed: int, n_jobs: int | None) -> None:
         self.tables = tables
@@ -179,8 +172,7 @@ class Scorer:
         synthetic, (real, other) = pairs["value"][1], pairs["reference"]
         if [len(frame) for frame in pairs["value"]] == [len(real), len(other)]:
             return None
-        rows = stream(self.seed, "alike").permutation(len(synthetic))[: len(other)]
-        return real, synthetic.iloc[np.sort(rows)].reset_index(drop=True)
+        return real, first_permuted(synthetic, len(other), stream(self.seed, "alike"))
 
     def _add_worst(self, key: str, pairs: Mapping[Role, pd.DataFrame]) -> None:
         tenths = {role: worst_tenth(t, pairs["value"]) for role, t in pairs.items()}

@@ -173,6 +173,13 @@ def level_codes(
     return coded, list(known), n_first or 0
 
 
+def some_rows(frame: pd.DataFrame, most: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Return at most `most` random rows of a table, in order."""
+    if len(frame) <= most:
+        return frame
+    return frame.iloc[np.sort(rng.choice(len(frame), most, replace=False))]
+
+
 def one_hot(codes: Codes, n_levels: int) -> Floats:
     """Return 0/1 indicators; a code outside 0 .. `n_levels` - 1 gets a row of zeros."""
     return np.asarray(codes[:, None] == np.arange(n_levels), dtype=np.float64)
@@ -206,28 +213,19 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
         dates = to_datetime(cells)
         return None if dates is None else pd.Series(dates.values).where(cells.observed)
     known = column.all_levels
-    if column.kind == "boolean":
-        plain = to_boolean(cells)
-        codes, unique = pd.factorize(
-            cells.observed_values if plain is None else plain.observed_values
-        )
-        levels = unique.tolist()
-    elif isinstance(known[0], str):
-        plain = cells
-        codes, unique = pd.factorize(cells.observed_values)
-        levels = [str(value) for value in unique]
-        # A file in which "3" is the only level reads as numbers.
-        if cells.form != "text" and set(levels).isdisjoint(known):
-            plain = None
-    else:
-        plain = to_float(cells)
-        codes, unique = pd.factorize(
-            cells.observed_values if plain is None else plain.observed_values
-        )
-        same = {level: level for level in known}
-        levels = [] if plain is None else [_as_level(v, same) for v in unique.tolist()]
+    textual = isinstance(known[0], str)
+    convert = to_boolean if column.kind == "boolean" else to_float
+    plain = cells if textual else convert(cells)
     if plain is None:
         return None
+    codes, unique = plain.factorized
+    levels = list(map(str, unique)) if textual else unique.tolist()
+    if textual and cells.form != "text" and set(levels).isdisjoint(known):
+        # A file in which "3" is the only level reads as numbers.
+        return None
+    if column.kind != "boolean" and not textual:
+        same = {level: level for level in known}
+        levels = [_as_level(value, same) for value in levels]
     categories = [*known, *(level for level in levels if level not in known)]
     place = {level: i for i, level in enumerate(categories)}
     all_codes = np.full(len(cells.values), -1)
@@ -442,7 +440,10 @@ def _check_target(target: str, schema: Schema) -> None:
         )
 
 
-def _subsample(frame: pd.DataFrame, n: int, rng: np.random.Generator) -> pd.DataFrame:
+def first_permuted(
+    frame: pd.DataFrame, n: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Return the first `n` rows of a permutation, in order and numbered anew."""
     rows = np.sort(rng.permutation(len(frame))[:n])
     return frame.iloc[rows].reset_index(drop=True)
 
@@ -523,7 +524,7 @@ def read_tables(
     inferred = infer_schema(frames["real"], schema)
     if subsample is not None:
         frames = {
-            label: _subsample(frame, subsample, stream(seed, "subsample", label))
+            label: first_permuted(frame, subsample, stream(seed, "subsample", label))
             for label, frame in frames.items()
         }
         inferred = _without_empty(inferred, frames["real"])

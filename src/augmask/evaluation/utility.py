@@ -21,6 +21,7 @@ import hashlib
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import util
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -73,6 +74,10 @@ LOG_CLIP = (1.0, 20_000.0)
 LOG_SHARE = 0.9
 TRAINED_ON = ("synthetic", "real")
 
+# Predictions for the test rows, by what they were trained on; and a result.
+Answers = Callable[..., dict[str, Floats]]
+Result = tuple[float, float, float, str, pd.DataFrame]
+
 
 @dataclass(frozen=True, eq=False)
 class Utility:
@@ -102,6 +107,19 @@ class Utility:
     learner: Learner
 
 
+def check_learner(learner: str) -> None:
+    """Raise unless there is such a learner, and it is installed."""
+    if learner not in LEARNERS:
+        raise UsageError(
+            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
+        )
+    if learner == "xgboost" and util.find_spec("xgboost") is None:
+        raise UsageError(
+            "the learner 'xgboost' is not installed; run `pip install "
+            "'augmask[utility]'`, or use 'lightgbm'"
+        )
+
+
 def _features(
     tables: Frames,
     numeric: Sequence[str],
@@ -122,17 +140,6 @@ def _features(
         np.hstack(blocks).clip(-limit, limit).astype(np.float32)
         for blocks in zip(*parts, strict=True)
     ]
-
-
-def _import_xgboost() -> Any:
-    try:
-        import xgboost
-    except ImportError:
-        raise UsageError(
-            "MLE with the learner 'xgboost' needs XGBoost, which is not installed; run "
-            "`pip install 'augmask[utility]'`, or use the learner 'lightgbm'"
-        ) from None
-    return xgboost
 
 
 def _boosted(
@@ -172,10 +179,12 @@ def _learn(
         call = (x, y, x_test, n_classes, settings["random_state"])
         ((_, predicted),) = run_each(_boosted, [call], cells=x.size, n_jobs=1)
         return predicted
+    import xgboost
+
     if n_classes:
-        model = _import_xgboost().XGBClassifier(**settings).fit(x, y)
+        model = xgboost.XGBClassifier(**settings).fit(x, y)
         return np.asarray(model.predict_proba(x_test), dtype=np.float64)
-    model = _import_xgboost().XGBRegressor(**settings).fit(x, y)
+    model = xgboost.XGBRegressor(**settings).fit(x, y)
     return np.asarray(model.predict(x_test), dtype=np.float64)
 
 
@@ -194,6 +203,22 @@ def _cached(
     if key not in cache:
         cache[key] = compute()
     return cache[key]
+
+
+def _answers(
+    inputs: Sequence[npt.NDArray[np.float32]],
+    cache: MutableMapping[str, Floats],
+    predict: Callable[..., Floats],
+    targets: Sequence[npt.NDArray[Any]],
+    key: dict[str, Any],
+) -> dict[str, Floats]:
+    """Return the predictions for the test rows after training on either table."""
+    (real, synthetic, test), (y_real, y_synthetic, *_) = inputs, targets
+    answers = {}
+    for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
+        compute = partial(predict, x, y, test)
+        answers[label] = _cached(cache, (x, y, test), key, compute)
+    return answers
 
 
 def _probabilities(
@@ -227,20 +252,15 @@ def _auroc_by_class(probabilities: Floats, y_test: Codes) -> list[float]:
 
 
 def _classification(
-    inputs: Sequence[npt.NDArray[np.float32]],
-    tables: Frames,
-    target: str,
-    settings: dict[str, Any],
-    cache: MutableMapping[str, Floats],
-) -> Utility:
-    (y_real, y_synthetic, y_test), levels, n_classes = level_codes(tables, target)
-    real, synthetic, test = inputs
-    areas = {}
-    for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        predict = partial(_probabilities, x, y, test, n_classes, settings)
-        key = settings | {"classes": n_classes}
-        probabilities = _cached(cache, (x, y, test), key, predict)
-        areas[label] = _auroc_by_class(probabilities, y_test)
+    tables: Frames, target: str, settings: dict[str, Any], answers: Answers
+) -> Result:
+    codes, levels, n_classes = level_codes(tables, target)
+    predict = partial(_probabilities, n_classes=n_classes, settings=settings)
+    key = settings | {"classes": n_classes}
+    areas = {
+        label: _auroc_by_class(probabilities, codes[2])
+        for label, probabilities in answers(predict, codes, key).items()
+    }
     # Two classes have the same AUROC.
     used = slice(0, 1) if n_classes == 2 else slice(None)
     by_class = pd.DataFrame(areas)[used].astype(np.float64)
@@ -253,29 +273,13 @@ def _classification(
     by_class.index = [f"auroc of {level}" for level in levels[:n_classes][used]]
     table = headline if n_classes == 2 else pd.concat([headline, by_class])
     tstr, trtr = (float(headline[label].iloc[0]) for label in TRAINED_ON)
-    learner: Learner = settings.get("learner", "xgboost")
-    return Utility(tstr / trtr, tstr, trtr, "auroc", table, learner)
-
-
-def _predictions(
-    x: npt.NDArray[np.float32],
-    y: Floats,
-    x_test: npt.NDArray[np.float32],
-    settings: dict[str, Any],
-) -> Floats:
-    """Return predicted numbers [n_test]."""
-    return _learn(x, y, x_test, 0, settings)
+    return tstr / trtr, tstr, trtr, "auroc", table
 
 
 def _regression(
-    inputs: Sequence[npt.NDArray[np.float32]],
-    tables: Frames,
-    target: str,
-    settings: dict[str, Any],
-    cache: MutableMapping[str, Floats],
-) -> Utility:
-    y_real, y_synthetic, y_test = numbers(tables, target)
-    real, synthetic, test = inputs
+    tables: Frames, target: str, settings: dict[str, Any], answers: Answers
+) -> Result:
+    y_real, _, y_test = values = numbers(tables, target)
     low, high = LOG_CLIP
     inside = (y_real >= low) & (y_real <= high)
     logarithmic = y_real.min() >= 0 and inside.mean() >= LOG_SHARE
@@ -288,9 +292,9 @@ def _regression(
         return np.exp(y) if logarithmic else y * scale + centre
 
     rmse, raw = {}, {}
-    for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
-        predict = partial(_predictions, x, forward(y), test, settings)
-        predicted = _cached(cache, (x, forward(y), test), settings, predict)
+    predict = partial(_learn, n_classes=0, settings=settings)
+    targets = [forward(y) for y in values]
+    for label, predicted in answers(predict, targets, settings).items():
         rmse[label] = float(np.sqrt(np.mean((predicted - forward(y_test)) ** 2)))
         raw[label] = float(np.sqrt(np.mean((back(predicted) - y_test) ** 2)))
     measure = (
@@ -300,8 +304,7 @@ def _regression(
     tstr, trtr = (rmse[label] for label in TRAINED_ON)
     # A target that synthetic rows predict without error would divide by zero.
     ratio = trtr / tstr if tstr else (1.0 if trtr == tstr else np.inf)
-    learner: Learner = settings.get("learner", "xgboost")
-    return Utility(ratio, tstr, trtr, measure, table, learner)
+    return ratio, tstr, trtr, measure, table
 
 
 def utility(
@@ -341,10 +344,6 @@ def utility(
     learner : {"xgboost", "lightgbm"}
         XGBoost, of the extra `utility`, is that of published tables.
 
-    Returns
-    -------
-    Utility
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -358,10 +357,7 @@ def utility(
     >>> utility(train, shuffled, test, ["x"], ["y"], target="y").value < 0.8
     True
     """
-    if learner not in LEARNERS:
-        raise UsageError(
-            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
-        )
+    check_learner(learner)
     tables = {"real training": train_real, "synthetic": synthetic, "real test": test}
     check_tables(tables, numeric, categorical)
     if target not in (*numeric, *categorical):
@@ -384,5 +380,6 @@ def utility(
         tables = {label: f[f[target].notna()] for label, f in tables.items()}
         check_tables(tables, numeric, categorical)
     inputs = _features(tables, *used, learner == "lightgbm")
+    answers = partial(_answers, inputs, {} if cache is None else cache)
     run = _regression if target in numeric else _classification
-    return run(inputs, tables, target, settings, {} if cache is None else cache)
+    return Utility(*run(tables, target, settings, answers), learner)

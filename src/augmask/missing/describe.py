@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import UsageError
+from augmask.table.table import BoolArray
 
 MAX_PATTERNS = 10
 
@@ -63,6 +64,16 @@ class Missingness:
         }
 
 
+def missing_cells(frame: pd.DataFrame, missing: pd.DataFrame | None) -> BoolArray:
+    """Return which cells count as missing: those that `missing` says, or NaN."""
+    if missing is not None and missing.shape != frame.shape:
+        raise UsageError(
+            f"missing must have the shape of the table, {frame.shape}, got "
+            f"{missing.shape}"
+        )
+    return np.asarray(frame.isna() if missing is None else missing, dtype=np.bool_)
+
+
 def describe(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Missingness:
     """Count the missing values of a table and find those that occur together.
 
@@ -73,10 +84,6 @@ def describe(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Missin
         True where a cell is missing, in the shape of `frame`. Pass it when declared
         codes such as -999 count as missing; by default NaN, None and NaT do.
 
-    Returns
-    -------
-    Missingness
-
     Examples
     --------
     >>> import pandas as pd
@@ -86,19 +93,14 @@ def describe(frame: pd.DataFrame, missing: pd.DataFrame | None = None) -> Missin
     >>> facts.co_missing.loc["a", "b"].round(6).item()
     -1.0
     """
-    if missing is not None and missing.shape != frame.shape:
-        raise UsageError(
-            f"missing must have the shape of the table, {frame.shape}, got "
-            f"{missing.shape}"
-        )
-    mask = (frame.isna() if missing is None else missing).to_numpy(dtype=bool)
+    mask = missing_cells(frame, missing)
     n, d = mask.shape
     # Packed bits sort much faster than d booleans.
     packed, counts = np.unique(np.packbits(mask, axis=1), axis=0, return_counts=True)
     sets = np.unpackbits(packed, axis=1, count=d).astype(bool)
     top = np.argsort(-counts, kind="stable")[:MAX_PATTERNS]
     varies = mask.any(axis=0) & ~mask.all(axis=0)
-    phi = np.corrcoef(mask[:, varies], rowvar=False) if varies.any() else []
+    phi: Any = np.corrcoef(mask[:, varies], rowvar=False) if varies.any() else []
     names = frame.columns[varies]
     size = len(names)
     return Missingness(

@@ -33,12 +33,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from augmask.errors import DataError
-from augmask.missing.simulate import as_numbers
+from augmask.missing.describe import missing_cells
+from augmask.missing.simulate import as_numbers, is_ordered
 from augmask.table.table import BoolArray
 
 Floats = npt.NDArray[np.float64]
@@ -105,8 +105,7 @@ def _blocks(frame: pd.DataFrame, observed: BoolArray) -> list[Floats]:
     numbers = np.where(observed, as_numbers(frame), np.nan)
     blocks = []
     for j, kind in enumerate(frame.dtypes):
-        ordered = is_numeric_dtype(kind) and not is_bool_dtype(kind)
-        if ordered or kind.kind in "mM":
+        if is_ordered(kind):
             blocks.append(_normal_scores(numbers[:, j])[:, None])
         else:
             blocks.append(_indicators(numbers[:, j]))
@@ -146,15 +145,9 @@ def _row_correlations(
     rho = np.zeros((len(blocks), len(blocks)))
     for a, first in enumerate(spans):
         for b in range(a):
-            part = c[first, spans[b]]
-            rho[a, b] = np.abs(part).max() if part.size == 1 else _norm(part)
+            # the largest singular value
+            rho[a, b] = np.linalg.norm(c[first, spans[b]], 2)
     return np.minimum(rho + rho.T, 1.0)
-
-
-def _norm(part: Floats) -> float:
-    """Return the largest singular value."""
-    small = part @ part.T if part.shape[0] <= part.shape[1] else part.T @ part
-    return float(np.sqrt(np.linalg.eigvalsh(small)[-1].clip(0.0)))
 
 
 def _varies(block: Floats) -> bool:
@@ -211,10 +204,6 @@ def factorization_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) 
     missing : pandas.DataFrame of bool, optional
         True where a cell is missing, as in `describe`; NaN, None and NaT by default.
 
-    Returns
-    -------
-    Gap
-
     Examples
     --------
     Two near copies that are always missing together, then two independent columns:
@@ -233,7 +222,7 @@ def factorization_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) 
             "the factorization gap is estimated from rows but the table has none; "
             "pass at least one row"
         )
-    hidden = (frame.isna() if missing is None else missing).to_numpy(dtype=bool)
+    hidden = missing_cells(frame, missing)
     joint = hidden.T.astype(np.float64) @ hidden / len(frame)
     rates = np.diagonal(joint)
     conditional = np.divide(

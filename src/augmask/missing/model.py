@@ -30,13 +30,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy import sparse
 from scipy.optimize import brentq, minimize
 from scipy.special import chdtrc, expit, logit
 
-from augmask.errors import DataError, UsageError
-from augmask.missing.simulate import hide_cells
+from augmask.errors import DataError, UsageError, not_fitted
+from augmask.missing.describe import missing_cells
+from augmask.missing.simulate import hide_cells, is_ordered
 from augmask.table.cells import as_floats
 from augmask.table.codec import Codec
 from augmask.table.infer import missing_mask
@@ -447,21 +447,13 @@ class MissingModel:
                 "missingness is learned from rows but the table has none; pass at "
                 "least one row"
             )
-        hidden = (frame.isna() if missing is None else missing).to_numpy(dtype=bool)
-        if hidden.shape != frame.shape:
-            raise UsageError(
-                f"missing must have the shape of the table, {frame.shape}, got "
-                f"{hidden.shape}"
-            )
+        hidden = missing_cells(frame, missing)
         if missing is not None:
             frame = with_missing(frame, ~hidden)
         bins: list[Bins] = []
         codes: list[Codes] = []
         for name in frame.columns:
-            dtype = frame[name].dtype
-            ordered = dtype.kind in "mM" or (
-                is_numeric_dtype(dtype) and not is_bool_dtype(dtype)
-            )
+            ordered = is_ordered(frame[name].dtype)
             cut = Bins.fit(frame[name], ordered if numeric is None else name in numeric)
             codes.append(
                 np.where(hidden[:, len(bins)], MISSING, cut.encode(frame[name]))
@@ -525,9 +517,7 @@ class MissingModel:
     ) -> tuple[BoolArray, tuple[Factor, ...]]:
         """Return a mask and the factors that it was drawn from."""
         if not hasattr(self, "factors_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("this MissingModel is not fitted; call fit first")
+            raise not_fitted(self)
         absent = [name for name in self.columns_ if name not in rows.columns]
         if absent:
             raise DataError(

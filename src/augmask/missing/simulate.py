@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.special import expit, logit
 
 from augmask.errors import UsageError, did_you_mean
@@ -196,6 +196,11 @@ def draw_mask(
     if mechanism == "mar" and mar == "equal":
         return present & ~_mar_equal(values, ratio, rng)
     return present & ~_by_deciding_columns(values, ratio, rng, mnar=mechanism == "mnar")
+
+
+def is_ordered(dtype: Any) -> bool:
+    """Whether a column of that type holds numbers, dates or durations."""
+    return dtype.kind in "mM" or (is_numeric_dtype(dtype) and not is_bool_dtype(dtype))
 
 
 def as_numbers(frame: pd.DataFrame) -> FloatArray:

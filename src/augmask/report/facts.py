@@ -17,7 +17,7 @@ import pandas as pd
 from augmask.evaluation.detection import Detection
 from augmask.evaluation.held_out import Calibration
 from augmask.evaluation.privacy import Privacy
-from augmask.evaluation.results import Scores
+from augmask.evaluation.results import Scores, score_column
 from augmask.evaluation.tables import Frames
 from augmask.evaluation.utility import Utility
 from augmask.evaluation.verdict import Verdict, cards, verdict
@@ -99,8 +99,7 @@ def _score_table(scores: Scores, name: str, keys: list[str]) -> pd.DataFrame:
     table = scores.tables.get(name)
     if table is None:
         return pd.DataFrame(columns=[*keys, "score"])
-    score = "remasked" if "remasked" in table else "score"
-    plain = table[[*keys, score]].set_axis([*keys, "score"], axis=1)
+    plain = table[[*keys, score_column(table)]].set_axis([*keys, "score"], axis=1)
     return plain.dropna().sort_values("score", kind="stable", ignore_index=True)
 
 

@@ -20,7 +20,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from augmask.errors import AugMaskError, AugMaskWarning, UsageError
-from augmask.evaluation.held_out import MIN_OBSERVED, Calibration, calibration, hide
+from augmask.evaluation.held_out import (
+    MIN_OBSERVED,
+    Calibration,
+    calibration,
+    hide,
+    level_counts,
+)
 from augmask.evaluation.tables import MISSING_LEVEL, Codes, Floats, level_codes, numbers
 from augmask.missing.model import with_missing
 from augmask.progress import Progress, silent
@@ -330,12 +336,6 @@ def _rmse_ratio(y: Floats, draws: Floats, column: Floats) -> float:
     return float(rmse / baseline) if baseline > 0 else float("nan")
 
 
-def _level_counts(draws: Codes, n_levels: int) -> Floats:
-    counts = np.zeros((len(draws), n_levels))
-    np.add.at(counts, (np.arange(len(draws))[:, None], draws), 1)
-    return counts
-
-
 def _share_sums(y: Codes, draws: Codes, n_levels: int) -> Floats:
     """Return sums by share of a level: share, truth, draw in its place, cells.
 
@@ -343,7 +343,7 @@ def _share_sums(y: Codes, draws: Codes, n_levels: int) -> Floats:
     each level: this is what calibrated draws would show, without bias from few draws.
     """
     n, m = draws.shape
-    counts, cells = _level_counts(draws, n_levels), np.arange(n)
+    counts, cells = level_counts(draws, n_levels), np.arange(n)
     sums = np.zeros((4, SHARE_BINS))
     for j in range(m):
         others = counts.copy()
@@ -393,7 +393,7 @@ def _score_columns(
         else:
             (codes, y_codes, *drawn), levels, _ = level_codes(tables, name)
             stacked = np.stack(drawn, axis=1)
-            mode = _level_counts(stacked, len(levels)).argmax(axis=1)
+            mode = level_counts(stacked, len(levels)).argmax(axis=1)
             line["accuracy"] = float((mode == y_codes).mean())
             line["baseline"] = float((np.bincount(codes).argmax() == y_codes).mean())
             sums += _share_sums(y_codes, stacked, len(levels))

@@ -79,25 +79,21 @@ class RowFilter:
 
     def clauses(self, with_exact: bool) -> list[Clause]:
         """Return what rows are tested for."""
-        clauses = []
-        conditions = {} if self.where is None else self.where.conditions
-        for label, condition in conditions.items():
-            if label in self.exact and not with_exact:
-                continue
-
-            def holds(frame: pd.DataFrame, at: Any = label, c: Any = condition) -> Any:
-                return c.holds(frame[at])
-
-            clauses.append(Clause(f"the condition on {str(label)!r}", (label,), holds))
-        if self.where is not None:
-            for label, missing in self.where.missing.items():
-                clauses.append(_clause(Where(missing={label: missing})))
-            for group in self.where.alternatives:
-                clauses.append(_clause(Where(alternatives=(group,))))
-        for each in self.constraints:
-            text = f"the constraint {each.text}"
-            clauses.append(Clause(text, each.columns, each.holds))
-        return clauses
+        where = Where() if self.where is None else self.where
+        single = [
+            *(
+                Where({label: condition})
+                for label, condition in where.conditions.items()
+                if with_exact or label not in self.exact
+            ),
+            *(Where(missing={label: value}) for label, value in where.missing.items()),
+            *(Where(alternatives=(group,)) for group in where.alternatives),
+        ]
+        constraints = [
+            Clause(f"the constraint {each.text}", each.columns, each.holds)
+            for each in self.constraints
+        ]
+        return [*map(_clause, single), *constraints]
 
 
 def _all_hold(clauses: list[Clause], frame: pd.DataFrame) -> BoolArray:

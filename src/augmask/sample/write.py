@@ -8,15 +8,12 @@ total time is that of the slower one.
 from __future__ import annotations
 
 import csv
-import gzip
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing
+from gzip import GzipFile
 from pathlib import Path
-from queue import Empty, Full, Queue
-from threading import Event
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import pandas as pd
 import pyarrow as pa
@@ -28,13 +25,8 @@ from augmask.files import as_path, atomic_write, check_writable
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather")
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 # First characters that some spreadsheet program takes for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-_END, _ABORT = object(), object()
 
 
 def check_output(path: str | Path) -> Path:
@@ -71,122 +63,64 @@ def _has_carriage_return(frame: pd.DataFrame) -> bool:
     )
 
 
-def _write_csv(frames: Iterator[pd.DataFrame], part: Path, compress: bool) -> int:
-    rows = 0
-    with part.open("wb") as raw:
-        # No time stamp in the gzip header: same rows, same bytes.
-        file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if compress else raw
-        for frame in frames:
-            text = frame.to_csv(
-                index=False,
-                header=rows == 0,
-                lineterminator="\n",
-                quoting=csv.QUOTE_NONNUMERIC
-                if _has_carriage_return(frame)
-                else csv.QUOTE_MINIMAL,
-            )
-            file.write(text.encode())
-            rows += len(frame)
+class _CsvFile:
+    """Appends frames to a CSV file."""
+
+    def __init__(self, part: Path, compress: bool) -> None:
+        self._raw = self._file = part.open("wb")
         if compress:
-            file.close()
-    return rows
+            # No time stamp in the gzip header: same rows, same bytes.
+            self._file = cast(Any, GzipFile("", "wb", fileobj=self._raw, mtime=0))
+        self._header = True
 
-
-def _write_arrow(frames: Iterator[pd.DataFrame], part: Path, parquet: bool) -> int:
-    first = next(frames)
-    schema = pa.Schema.from_pandas(first, preserve_index=False)
-    open_writer = (
-        pa.parquet.ParquetWriter(part, schema)
-        if parquet
-        else pa.ipc.new_file(str(part), schema)
-    )
-    rows = 0
-    with open_writer as writer:
-        for frame in itertools.chain([first], frames):
-            writer.write_table(
-                pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-            )
-            rows += len(frame)
-    return rows
-
-
-class _Aborted(Exception):
-    """The producer failed."""
-
-
-class _Channel:
-    """A queue of one item between a producer and a consumer thread."""
-
-    def __init__(self) -> None:
-        self._queue: Queue[Any] = Queue(1)
-        self._closed = Event()
-
-    def put(self, item: Any) -> bool:
-        """Pass an item on; False when the consumer has stopped."""
-        if not self._closed.is_set():
-            self._queue.put(item)
-        return not self._closed.is_set()
-
-    def abort(self) -> None:
-        """Make the consumer fail instead of waiting for more items."""
-        self._discard()
-        with suppress(Full):
-            self._queue.put_nowait(_ABORT)
+    def write(self, frame: pd.DataFrame) -> None:
+        text = frame.to_csv(
+            index=False,
+            header=self._header,
+            lineterminator="\n",
+            quoting=csv.QUOTE_NONNUMERIC
+            if _has_carriage_return(frame)
+            else csv.QUOTE_MINIMAL,
+        )
+        self._file.write(text.encode())
+        self._header = False
 
     def close(self) -> None:
-        """Stop consuming; a producer that waits for room continues."""
-        self._closed.set()
-        self._discard()
-
-    def _discard(self) -> None:
-        with suppress(Empty):
-            self._queue.get_nowait()
-
-    def items(self) -> Iterator[Any]:
-        """Yield items until the end."""
-        while (item := self._queue.get()) is not _END:
-            if item is _ABORT:
-                raise _Aborted
-            yield item
+        with self._raw:
+            self._file.close()
 
 
-def consume_in_thread(
-    items: Iterable[Item], consume: Callable[[Iterator[Item]], Result]
-) -> Result:
-    """Return `consume(items)`, run in a thread while this one iterates over `items`.
+class _ArrowFile:
+    """Appends frames to a Parquet or Feather file with the schema of the first one."""
 
-    An error on either side ends both, and no thread is left behind.
+    def __init__(self, part: Path, parquet: bool) -> None:
+        self._open = pa.parquet.ParquetWriter if parquet else pa.ipc.new_file
+        self._part = str(part)
+        self._writer: Any = None
+        self._schema: Any = None
 
-    Examples
-    --------
-    >>> consume_in_thread(range(4), list)
-    [0, 1, 2, 3]
-    """
-    channel = _Channel()
+    def write(self, frame: pd.DataFrame) -> None:
+        table = pa.Table.from_pandas(frame, self._schema, preserve_index=False)
+        if self._writer is None:
+            self._schema = table.schema
+            self._writer = self._open(self._part, table.schema)
+        self._writer.write_table(table)
 
-    def run() -> Result:
-        try:
-            return consume(channel.items())
-        finally:
-            channel.close()
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
-    with ThreadPoolExecutor(1, "augmask-writes") as thread:
-        result = thread.submit(run)
-        try:
-            for item in items:
-                if not channel.put(item):
-                    break
-            channel.put(_END)
-        except BaseException:
-            channel.abort()
-            raise
-        return result.result()
+
+def _open_file(part: Path, name: str) -> _CsvFile | _ArrowFile:
+    if name.endswith((".parquet", ".feather")):
+        return _ArrowFile(part, parquet=name.endswith(".parquet"))
+    return _CsvFile(part, compress=name.endswith(".gz"))
 
 
 def write_frames(
-    batches: Iterable[Item],
+    batches: Iterable[Any],
     path: str | Path,
-    to_frame: Callable[[Item], pd.DataFrame] | None = None,
+    to_frame: Callable[[Any], pd.DataFrame] | None = None,
     csv_safe: bool = False,
 ) -> int:
     """Write frames of one schema to a file; return the number of rows.
@@ -210,12 +144,18 @@ def write_frames(
         )
     convert: Callable[[Any], pd.DataFrame] = to_frame or (lambda frame: frame)
 
-    def write(items: Iterator[Item]) -> int:
-        frames = (convert(batch).rename(columns=str) for batch in items)
-        if name.endswith((".parquet", ".feather")):
-            return _write_arrow(frames, part, parquet=name.endswith(".parquet"))
-        frames_out = map(_without_formulas, frames) if csv_safe else frames
-        return _write_csv(frames_out, part, compress=name.endswith(".gz"))
+    def append(batch: Any) -> int:
+        frame = convert(batch).rename(columns=str)
+        file.write(_without_formulas(frame) if csv_safe else frame)
+        return len(frame)
 
-    with atomic_write(path) as part:
-        return consume_in_thread(batches, write)
+    rows, pending = 0, None
+    with (
+        atomic_write(path) as part,
+        closing(_open_file(part, name)) as file,
+        ThreadPoolExecutor(1, "augmask-writes") as thread,
+    ):
+        for batch in batches:
+            rows += pending.result() if pending else 0
+            pending = thread.submit(append, batch)
+        return rows + (pending.result() if pending else 0)

@@ -85,6 +85,14 @@ class Cells:
         codes, levels = pd.factorize(self.observed_values)
         return codes, levels
 
+    def with_values(self, form: Form, known: Any, **changes: Any) -> Cells:
+        """Return cells of another form; `known` are the observed values, in order."""
+        known = np.asarray(known)
+        empty = "" if form == "text" else "NaT" if form == "datetime" else 0
+        values = np.full(len(self.values), empty, known.dtype)
+        values[self.observed] = known
+        return replace(self, form=form, values=values, **changes)
+
     @property
     def nullable(self) -> bool:
         """Whether the dtype of the input can represent missing values."""
@@ -299,11 +307,10 @@ def parse_format(cells: Cells, pattern: str, name: str) -> Cells:
             f"another; if it means a missing value, name it: --na '{name}="
             f"{levels[wrong][0]}' or na_values in the schema"
         )
-    values = np.zeros(len(cells.values), parsed.dtype)
-    values[cells.observed] = parsed[codes]
+    known = parsed[codes]
     if form.kind == "integer":
-        values = values.astype(np.int64)
-    return replace(cells, form=form.kind, values=values)  # type: ignore[arg-type]
+        known = known.astype(np.int64)
+    return cells.with_values(form.kind, known)  # type: ignore[arg-type]
 
 
 def read_cells(

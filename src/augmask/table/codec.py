@@ -10,7 +10,6 @@ lattice, the levels and the time zone of their column.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -152,9 +151,7 @@ def _as_text(cells: Cells, levels: Sequence[str]) -> Cells:
     }
     codes, uniques = cells.factorized
     texts = np.array([unique.get(value, "") for value in uniques.tolist()], object)
-    values = np.full(len(cells.values), "", object)
-    values[cells.observed] = texts[codes]
-    return replace(cells, form="text", values=values)
+    return cells.with_values("text", texts[codes])
 
 
 def level_indices(cells: Cells, column: Column) -> npt.NDArray[np.int64]:
@@ -193,6 +190,18 @@ def encode_levels(cells: Cells, column: Column) -> npt.NDArray[np.int32]:
     indices = level_indices(cells, column)
     codes: npt.NDArray[np.int32] = np.minimum(indices, len(column.levels)).astype("i4")
     return codes
+
+
+def encoded_column(
+    frame: pd.DataFrame, column: Column, rows: Any = None
+) -> tuple[Any, Mask]:
+    """Return numbers or level codes of some rows, and where they are observed."""
+    series = frame[column.label] if rows is None else frame[column.label].iloc[rows]
+    cells = column_cells(series, column)
+    if column.kind in NUMERIC:
+        return encode_numbers(cells, column), cells.observed
+    codes = encode_levels(cells, column)
+    return codes, codes >= 0
 
 
 # -- numbers or codes to one column -----------------------------------------------

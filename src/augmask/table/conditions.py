@@ -120,8 +120,8 @@ _FOREIGN = (
 def _advice(text: str) -> str:
     """Return the end of a message about a text that is no condition."""
     plain = without_quoted(text)
-    found = [advice for pattern, advice in _FOREIGN if re.search(pattern, plain)]
-    return f"; {found[0]}" if found else ""
+    hints = [advice for pattern, advice in _FOREIGN if re.search(pattern, plain)]
+    return f"; {hints[0]}" if hints else ""
 
 
 class _Reader:

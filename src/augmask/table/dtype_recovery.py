@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -68,23 +67,21 @@ def to_boolean(cells: Cells) -> Cells | None:
         codes, levels = cells.factorized
         if not set(levels) <= _TRUE_FALSE.keys():
             return None
-        known = np.array([_TRUE_FALSE[level] for level in levels], bool)[codes]
+        known: AnyArray = np.array([_TRUE_FALSE[level] for level in levels], bool)
+        known = known[codes]
     elif cells.form in ("integer", "float"):
         if not np.isin(cells.observed_values, (0, 1)).all():
             return None
         known = cells.observed_values.astype(bool)
     else:
         return None
-    values = np.zeros(len(cells.values), bool)
-    values[cells.observed] = known
-    return replace(cells, form="boolean", values=values)
+    return cells.with_values("boolean", known)
 
 
 def to_float(cells: Cells) -> Cells | None:
     """Return the cells as floats, or None if one is not a number."""
     if cells.form == "float":
         return cells
-    values = np.zeros(len(cells.values), np.float64)
     if cells.form == "text":
         codes, levels = cells.factorized
         if not are_numbers(levels).all():
@@ -92,19 +89,16 @@ def to_float(cells: Cells) -> Cells | None:
         parsed = np.array([float(level) for level in levels])
         if not np.isfinite(parsed).all():
             return None
-        values[cells.observed] = parsed[codes]
-    elif cells.form in ("integer", "boolean"):
-        values[cells.observed] = cells.observed_values
-    else:
-        return None
-    return replace(cells, form="float", values=values)
+        return cells.with_values("float", parsed[codes])
+    if cells.form in ("integer", "boolean"):
+        return cells.with_values("float", cells.observed_values.astype(np.float64))
+    return None
 
 
 def to_integer(cells: Cells) -> Cells | None:
     """Return the cells as whole numbers, or None if one is not."""
     if cells.form == "integer":
         return cells
-    values = np.zeros(len(cells.values), np.int64)
     if cells.form == "text":
         # Not through floats, which would round long numbers.
         codes, levels = cells.factorized
@@ -113,8 +107,7 @@ def to_integer(cells: Cells) -> Cells | None:
         except (ValueError, OverflowError):
             whole = None
         if whole is not None:
-            values[cells.observed] = whole[codes]
-            return replace(cells, form="integer", values=values)
+            return cells.with_values("integer", whole[codes])
     as_float = to_float(cells)
     if as_float is None:
         return None
@@ -122,8 +115,7 @@ def to_integer(cells: Cells) -> Cells | None:
     # Beyond 2**53 every float is whole, which proves nothing.
     if not ((np.rint(known) == known) & (np.abs(known) < 2.0**53)).all():
         return None
-    values[cells.observed] = known.astype(np.int64)
-    return replace(cells, form="integer", values=values)
+    return cells.with_values("integer", known.astype(np.int64))
 
 
 def to_datetime(cells: Cells) -> Cells | None:
@@ -145,10 +137,7 @@ def to_datetime(cells: Cells) -> Cells | None:
     dtype, tz = str(parsed.dtype), "UTC" if any(zoned) else None
     if tz:
         parsed = parsed.tz_localize(None)
-    instants = parsed.to_numpy()
-    values = np.full(len(cells.values), "NaT", instants.dtype)
-    values[cells.observed] = instants[codes]
-    return replace(cells, form="datetime", values=values, dtype=dtype, tz=tz)
+    return cells.with_values("datetime", parsed.to_numpy()[codes], dtype=dtype, tz=tz)
 
 
 def is_code_like(texts: Sequence[str] | AnyArray) -> bool:
@@ -217,10 +206,10 @@ def hidden_kind(cells: Cells) -> tuple[str, tuple[str, ...]] | None:
         return ("numbers", suspected) if numeric else None
     if all(_DATE.fullmatch(level) for level in rest):
         return ("dates", suspected) if len(rest) > 1 else None
-    found = recognise_values(rest)
-    if found is None:
+    recognised = recognise_values(rest)
+    if recognised is None:
         return None
-    return "dates" if found.format.kind == "datetime" else "numbers", suspected
+    return "dates" if recognised.format.kind == "datetime" else "numbers", suspected
 
 
 def recognise_values(levels: Sequence[str]) -> Recognised | None:
@@ -228,11 +217,11 @@ def recognise_values(levels: Sequence[str]) -> Recognised | None:
 
     A few numbers or times of day are levels.
     """
-    found = recognise(levels) if len(levels) > 1 else None
-    if found is None or len(np.unique(found.format.parse(levels))) < 2:
+    recognised = recognise(levels) if len(levels) > 1 else None
+    if recognised is None or len(np.unique(recognised.format.parse(levels))) < 2:
         return None
-    date = isinstance(found.format, DateFormat) and not found.format.is_time
-    return found if date or len(levels) > MAX_INTEGER_LEVELS else None
+    date = isinstance(recognised.format, DateFormat) and not recognised.format.is_time
+    return recognised if date or len(levels) > MAX_INTEGER_LEVELS else None
 
 
 def check_almost_numeric(cells: Cells, name: str) -> None:

@@ -73,8 +73,8 @@ def fake_fields(
         return {"fake": "nothing"}, ""
     reason = ""
     if declared is None and cells.form == "text":
-        found = recognised(name, sorted(set(cells.observed_values.tolist())))
-        declared, reason = found or (None, "")
+        guess = recognised(name, sorted(set(cells.observed_values.tolist())))
+        declared, reason = guess or (None, "")
     if declared is None:
         if locale is not None:
             raise SchemaError(

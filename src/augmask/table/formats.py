@@ -13,7 +13,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August"),
     *("September", "October", "November", "December"),
 )
-EPOCH = dt.datetime(1970, 1, 1)
 # Longer text is no date and no number.
 LONGEST = 40
 MAX_DECIMALS = 6
@@ -131,15 +130,21 @@ class DateFormat:
     def write(self, values: AnyArray) -> list[str]:
         """Return instants as text."""
         written = re.split(_TOKEN, self.pattern)
-        unique, place = np.unique(values.astype("datetime64[s]"), return_inverse=True)
-        texts = [
-            "".join(
+
+        def text(instant: dt.datetime) -> str:
+            return "".join(
                 part if i % 2 == 0 else _written_field(part, instant)
                 for i, part in enumerate(written)
             )
-            for instant in unique.tolist()
-        ]
-        return [texts[i] for i in place.ravel().tolist()]
+
+        return _each_once(values.astype("datetime64[s]"), text)
+
+
+def _each_once(values: AnyArray, text: Callable[[Any], str]) -> list[str]:
+    """Return the text of every value, made once for equal ones."""
+    unique, place = np.unique(values, return_inverse=True)
+    texts = [text(value) for value in unique.tolist()]
+    return [texts[i] for i in place.ravel().tolist()]
 
 
 def _padded(part: str, number: int) -> str:
@@ -353,9 +358,7 @@ class NumberFormat:
 
     def write(self, values: AnyArray) -> list[str]:
         """Return numbers as text."""
-        unique, place = np.unique(values, return_inverse=True)
-        texts = [self._text(value) for value in unique.tolist()]
-        return [texts[i] for i in place.ravel().tolist()]
+        return _each_once(values, self._text)
 
 
 Format = DateFormat | NumberFormat
@@ -412,11 +415,11 @@ class Recognised(NamedTuple):
 
 def _recognise_date(texts: Sequence[str]) -> Recognised | None:
     first = texts[0]
-    found = [form for form in _date_candidates() if form.regex.fullmatch(first)]
-    found = [form for form in found if not np.isnat(form.parse(texts)).any()]
-    if not found:
+    forms = [form for form in _date_candidates() if form.regex.fullmatch(first)]
+    forms = [form for form in forms if not np.isnat(form.parse(texts)).any()]
+    if not forms:
         return None
-    best, *others = found
+    best, *others = forms
     if others and "b" in best.fields + others[0].fields:
         # A column of May dates: the short and the full name are the same.
         others = []
@@ -573,15 +576,15 @@ def recognise(texts: Sequence[str]) -> Recognised | None:
         return None
     if not any(char.isdigit() for char in texts[0]):
         return None
-    found = _recognise_date(texts) or _recognise_number(texts)
-    decimals = getattr(found.format, "decimals", 0) if found else 0
-    if found is None or decimals > MAX_DECIMALS or not is_pattern(found.format.pattern):
+    best = _recognise_date(texts) or _recognise_number(texts)
+    decimals = getattr(best.format, "decimals", 0) if best else 0
+    if best is None or decimals > MAX_DECIMALS or not is_pattern(best.format.pattern):
         return None
-    values = found.format.parse(texts)
+    values = best.format.parse(texts)
     if np.isnan(values.astype(np.float64)).any():
         return None
     # Leading zeros and capitals may vary a little; most must come back as they were.
     same = sum(
-        a == b.strip() for a, b in zip(found.format.write(values), texts, strict=True)
+        a == b.strip() for a, b in zip(best.format.write(values), texts, strict=True)
     )
-    return found if 2 * same >= len(texts) else None
+    return best if 2 * same >= len(texts) else None

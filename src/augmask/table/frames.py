@@ -25,12 +25,8 @@ from augmask.files import is_regular_file
 from augmask.table import excel, text_files
 from augmask.table.cells import read_cells
 from augmask.table.dtype_recovery import suspected_numbers, suspected_texts
-from augmask.table.read_options import (
-    Code,
-    ReadOptions,
-    TableFile,
-    read_options,
-)
+from augmask.table.frame_kinds import collected, kind_name
+from augmask.table.read_options import Code, ReadOptions, TableFile, read_options
 
 ARROW = (".parquet", ".feather", ".arrow")
 SUFFIXES = (*text_files.SUFFIXES, *text_files.COMPRESSED, *excel.SUFFIXES, *ARROW)
@@ -91,9 +87,13 @@ def _nullable_dtype(kind: pa.DataType) -> Any:
     if pa.types.is_boolean(kind):
         return pd.BooleanDtype()
     if pa.types.is_integer(kind):
-        name = str(kind)
-        return pd.api.types.pandas_dtype(name.replace("i", "I", 1).replace("uI", "UI"))
+        return pd.api.types.pandas_dtype(_nullable_name(str(kind)))
     return None
+
+
+def _nullable_name(name: str) -> str:
+    """Return the nullable type of a type of whole numbers, such as Int64 of int64."""
+    return name if name[0].isupper() else name.replace("i", "I", 1).replace("uI", "UI")
 
 
 def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -177,7 +177,7 @@ def _without_codes(
     declared = bool(options.na or options.na_by_column)
     if not declared and not options.na_auto:
         return frame
-    columns, found = [], dict(declared_codes(frame))
+    columns, all_codes = [], dict(declared_codes(frame))
     taken = []
     for j, name in enumerate(names):
         series = frame.iloc[:, j]
@@ -189,7 +189,7 @@ def _without_codes(
         codes = tuple(dict.fromkeys(_plain_code(code, series) for code in codes))
         cleaned = _masked(series, name, codes) if codes else series
         if cleaned is not series or any(name == own for own, _ in options.na_by_column):
-            found[name] = list(dict.fromkeys([*found.get(name, []), *codes]))
+            all_codes[name] = list(dict.fromkeys([*all_codes.get(name, []), *codes]))
         columns.append(cleaned)
     if taken:
         shown = ", ".join(taken[:8]) + (", ..." if len(taken) > 8 else "")
@@ -202,7 +202,7 @@ def _without_codes(
     result.columns = frame.columns
     result.attrs = {
         **frame.attrs,
-        CODES: {n: codes for n, codes in found.items() if codes},
+        CODES: {n: codes for n, codes in all_codes.items() if codes},
     }
     return result
 
@@ -214,7 +214,7 @@ def _masked(series: pd.Series, name: str, codes: tuple[Code, ...]) -> pd.Series:
     if not hit.any():
         return series
     if series.dtype.kind in "iu":
-        series = series.astype(_nullable_integer(series))
+        series = series.astype(_nullable_name(str(series.dtype)))
     elif series.dtype.kind == "b":
         series = series.astype("boolean")
     masked = series.mask(hit)
@@ -229,12 +229,6 @@ def _masked(series: pd.Series, name: str, codes: tuple[Code, ...]) -> pd.Series:
     if len(texts) and all(isinstance(value, str) for value in texts.unique()):
         return text_files.retyped(masked)
     return masked
-
-
-def _nullable_integer(series: pd.Series) -> Any:
-    """Return the nullable type of whole numbers."""
-    name = str(series.dtype)
-    return name if name[0].isupper() else name.replace("i", "I", 1).replace("uI", "UI")
 
 
 def declared_codes(frame: pd.DataFrame) -> dict[str, list[Code]]:
@@ -330,12 +324,8 @@ def _convert(source: Any, options: ReadOptions) -> tuple[pd.DataFrame, str]:
     if isinstance(source, (str, Path)):
         path = Path(source).expanduser()
         return _read_path(path, options), str(path)
-    # polars is no dependency: recognise its frames by their module.
-    if type(source).__module__.split(".")[0] == "polars":
-        if hasattr(source, "collect"):
-            source = source.collect()
-        if hasattr(source, "columns"):
-            return _from_arrow(source.to_arrow(), "the frame"), "the frame"
+    if kind_name(source) == "polars":
+        return _from_arrow(collected(source).to_arrow(), "the frame"), "the frame"
     if isinstance(source, (pa.Table, pa.RecordBatch)):
         table = pa.table(source) if isinstance(source, pa.RecordBatch) else source
         return _from_arrow(table, "the table"), "the table"
@@ -353,10 +343,6 @@ def read_frame(source: Any) -> pd.DataFrame:
     source : pandas or polars DataFrame, pyarrow.Table, str, Path or TableFile
         A path must end in .csv, .tsv, .txt (also .gz or .zip), .xlsx, .parquet,
         .feather or .arrow. The index of a frame is ignored.
-
-    Returns
-    -------
-    pandas.DataFrame
 
     Raises
     ------

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from itertools import combinations
 from typing import Any
 
@@ -32,7 +33,7 @@ from augmask.errors import SchemaError, did_you_mean
 from augmask.table.cells import Cells
 from augmask.table.dtype_recovery import to_boolean, to_float
 from augmask.table.notes import OPERATORS
-from augmask.table.schema import Column, Schema, column_cells
+from augmask.table.schema import Column, Schema, column_cells, searched_rows
 
 Bools = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
@@ -98,6 +99,22 @@ def series_values(series: pd.Series) -> Values:
         numbers: Values = values.where(~missing, np.nan).to_numpy(dtype=np.float64)
         return numbers
     return _objects(values, missing)
+
+
+def plain_value(value: Any) -> str | int | float:
+    """Return a comparable value as a schema stores it."""
+    if isinstance(value, str):
+        return value
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def level_places(values: Values, levels: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Return the place of each comparable value among the levels, -1 for others."""
+    dtype: Any = object if isinstance(levels[0], str) else np.float64
+    if values.dtype != dtype:
+        return np.full(len(values), -1, np.int64)
+    index = pd.Index(np.array(levels, dtype))
+    return np.asarray(index.get_indexer(values), np.int64)
 
 
 # -- applying a dependency --------------------------------------------------------
@@ -174,10 +191,7 @@ def apply_dependency(
             values = values.astype(np.int64)
     else:
         levels: list[Any] = column.all_levels
-        dtype: Any = object if isinstance(levels[0], str) else np.float64
-        index = np.full(len(at), -1)
-        if implied.dtype == dtype:
-            index = pd.Index(np.array(levels, dtype)).get_indexer(implied)
+        index = level_places(implied, levels)
         at &= index >= 0
         values = [levels[i] for i in index[at]]
     if not at.any():
@@ -199,19 +213,10 @@ def parents_of(column: Column) -> list[str]:
 
 def dependency_order(schema: Schema) -> list[Column]:
     """Return the columns that depend on others in decoding, each after its parents."""
-    waiting = {column.name: column for column in schema if parents_of(column)}
-    ordered: list[Column] = []
-    while waiting:
-        ready = [
-            column
-            for column in waiting.values()
-            if not any(name in waiting for name in parents_of(column))
-        ]
-        if not ready:
-            break
-        for column in ready:
-            ordered.append(waiting.pop(column.name))
-    return ordered
+    dependent = {column.name: column for column in schema if parents_of(column)}
+    parents = {name: parents_of(column) for name, column in dependent.items()}
+    order = TopologicalSorter(parents).static_order()
+    return [dependent[name] for name in order if name in dependent]
 
 
 # -- finding dependencies ---------------------------------------------------------
@@ -223,14 +228,10 @@ class _Sample:
     def __init__(self, frame: pd.DataFrame, schema: Schema) -> None:
         self.columns = {c.name: c for c in schema if c.kind in KINDS}
         self.frame = frame
-        rows: Any = slice(None)
-        if len(frame) > MOST_ROWS:
-            order = np.random.default_rng(0).permutation(len(frame))
-            rows = np.sort(order[:MOST_ROWS])
         self._all: dict[str, Values] = {}
         self.codes: dict[str, npt.NDArray[np.int64]] = {}
         self.levels: dict[str, Any] = {}
-        sample = frame.iloc[rows].reset_index(drop=True)
+        sample = searched_rows(frame, MOST_ROWS)
         for name in self.columns:
             codes, levels = pd.factorize(self._values(sample, name))
             self.codes[name], self.levels[name] = codes.astype(np.int64), levels
@@ -369,12 +370,6 @@ def _sums(sample: _Sample) -> list[tuple[str, list[str], str]]:
 
 def _pairs(x: Values, y: Values) -> list[list[Any]]:
     """Return each level of x with the most frequent level of y there."""
-
-    def plain(value: Any) -> str | int | float:
-        if isinstance(value, str):
-            return value
-        return int(value) if float(value).is_integer() else float(value)
-
     both = ~(pd.isna(x) | pd.isna(y))
     cx, x_levels = pd.factorize(x[both])
     cy, y_levels = pd.factorize(y[both])
@@ -384,7 +379,8 @@ def _pairs(x: Values, y: Values) -> list[list[Any]]:
     frequent = table.sum(axis=1) >= PER_LEVEL
     best = table.argmax(axis=1)
     return [
-        [plain(x_levels[i]), plain(y_levels[best[i]])] for i in np.flatnonzero(frequent)
+        [plain_value(x_levels[i]), plain_value(y_levels[best[i]])]
+        for i in np.flatnonzero(frequent)
     ]
 
 
@@ -492,8 +488,3 @@ def with_dependencies(frame: pd.DataFrame, schema: Schema) -> Schema:
     return Schema(
         tuple(replace(c, determined_by=dependencies.get(c.name)) for c in schema)
     )
-
-
-def without_dependencies(schema: Schema) -> Schema:
-    """Return the schema with every column learned independently."""
-    return Schema(tuple(replace(column, determined_by=None) for column in schema))

@@ -17,7 +17,6 @@ a school, stays a number: `functional_dependencies` derives it, and levels cost 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +24,15 @@ import pandas as pd
 from scipy.sparse import csr_array
 from scipy.stats import rankdata
 
-from augmask.table.codec import encode_levels, encode_numbers
+from augmask.table.codec import encoded_column
 from augmask.table.dtype_recovery import MAX_LEVELS
 from augmask.table.notes import CODES
-from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema, column_cells
+from augmask.table.schema import (
+    NUMERIC,
+    Column,
+    Schema,
+    searched_rows,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,14 +52,6 @@ KEPT = 0.05
 RARE = 0.02
 
 
-def _known(frame: pd.DataFrame, column: Column) -> tuple[Any, npt.NDArray[np.bool_]]:
-    cells = column_cells(frame[column.label], column)
-    if column.kind in NUMERIC:
-        return encode_numbers(cells, column), cells.observed
-    codes = encode_levels(cells, column)
-    return codes, codes >= 0
-
-
 def _targets(frame: pd.DataFrame, columns: list[Column]) -> tuple[Floats, list[str]]:
     """Return standardised ranks and levels, NaN where missing, and their columns."""
     parts: list[Floats] = []
@@ -70,7 +66,7 @@ def _targets(frame: pd.DataFrame, columns: list[Column]) -> tuple[Floats, list[s
             names.append(name)
 
     for column in columns:
-        values, observed = _known(frame, column)
+        values, observed = encoded_column(frame, column)
         known = values[observed]
         if len(known) < FEWEST:
             continue
@@ -153,19 +149,14 @@ def find_group_codes(frame: pd.DataFrame, schema: Schema) -> dict[str, str]:
     columns = [column for column in schema if column.learned][:MOST_COLUMNS]
     if not any(column.kind == "integer" for column in columns):
         return {}
-    if len(frame) > MOST_ROWS:
-        order = np.random.default_rng(0).permutation(len(frame))
-        frame = frame.iloc[np.sort(order[:MOST_ROWS])]
-    frame = frame.reset_index(drop=True)
-    targets, names = _targets(
-        frame, [c for c in columns if c.kind in (*NUMERIC, *CATEGORICAL)]
-    )
-    found: dict[str, str] = {}
+    frame = searched_rows(frame, MOST_ROWS)
+    targets, names = _targets(frame, columns)
+    reasons: dict[str, str] = {}
     codes: dict[str, Floats] = {}
     for column in columns:
         if column.kind != "integer":
             continue
-        values, observed = _known(frame, column)
+        values, observed = encoded_column(frame, column)
         if not _is_candidate(column, values[observed]):
             continue
         others = [j for j, name in enumerate(names) if name != column.name]
@@ -173,13 +164,13 @@ def find_group_codes(frame: pd.DataFrame, schema: Schema) -> dict[str, str]:
         if best is not None:
             codes[column.name] = np.where(observed, values, np.nan)
             count = len(np.unique(values[observed]))
-            found[column.name] = (
+            reasons[column.name] = (
                 f"{CODES}{count} groups: {names[others[best]]!r} does not follow "
                 "their order"
             )
     return {
         name: reason
-        for name, reason in found.items()
+        for name, reason in reasons.items()
         if not any(_is_function(codes[name], codes[other]) for other in codes)
     }
 
@@ -209,11 +200,11 @@ def with_group_codes(
     as_category : callable
         From a column and a reason to the same column as a category.
     """
-    found = find_group_codes(frame, schema)
+    reasons = find_group_codes(frame, schema)
     return Schema(
         tuple(
-            as_category(column, found[column.name])
-            if column.name in found and column.name not in decided
+            as_category(column, reasons[column.name])
+            if column.name in reasons and column.name not in decided
             else column
             for column in schema
         )

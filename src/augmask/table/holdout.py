@@ -20,6 +20,7 @@ import pandas as pd
 from augmask.errors import UsageError, brief_repr
 from augmask.rng import stream
 from augmask.table.cells import read_cells
+from augmask.validation import InvalidValue, RecordSpec, Refined, ValueSpec
 
 # What "auto" holds out. A copier has a DCR share of 1; 100 rows tell a share of 0.65
 # from chance, and of 2,000 rows they are a twentieth. In smaller tables every row
@@ -64,6 +65,18 @@ def table_fingerprint(frame: pd.DataFrame) -> str:
     return digest.hexdigest()[:DIGITS]
 
 
+_SPEC = RecordSpec(
+    {
+        "share": ValueSpec(float, above=0, below=1),
+        "rows": ValueSpec(int, above=0),
+        "held_out": ValueSpec(int, above=0),
+        "fingerprint": Refined(
+            ValueSpec(str), lambda text: len(text) == DIGITS, f"{DIGITS} digits"
+        ),
+    }
+)
+
+
 @dataclass(frozen=True)
 class Holdout:
     """Which rows of a table were held out.
@@ -96,20 +109,13 @@ class Holdout:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild from `to_dict()`; raise ValueError on invalid data."""
-        if not isinstance(data, Mapping) or data.keys() != cls.__annotations__.keys():
-            raise ValueError("it does not say which rows were held out")
-        found = cls(**data)
-        counts = (found.rows, found.held_out)
-        if not (
-            all(type(count) is int for count in counts)
-            and 0 < found.held_out < found.rows
-            and type(found.share) is float
-            and 0 < found.share < 1
-            and isinstance(found.fingerprint, str)
-            and len(found.fingerprint) == DIGITS
-        ):
-            raise ValueError(f"its holdout is {dict(data)!r}")
-        return found
+        try:
+            holdout = cls(**(_SPEC.fitting(data) or {}))
+        except InvalidValue:
+            holdout = None
+        if holdout is None or holdout.held_out >= holdout.rows:
+            raise ValueError(f"its holdout is {brief_repr(data, 200)}")
+        return holdout
 
     def chosen(self, seed: int) -> npt.NDArray[np.int64]:
         """Return the places of the rows that are held out, in order."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -126,9 +126,7 @@ def _template(levels: list[str]) -> dict[str, Any] | None:
         return None
     table = np.array(levels, dtype=f"U{width}").view("U1").reshape(-1, width)
     slots = ["".join(np.unique(table[:, i]).tolist()) for i in range(width)]
-    size = 1
-    for slot in slots:
-        size *= len(slot)
+    size = prod(map(len, slots))
     if size > MOST_VALUES:
         return None
     step = max(int(size * 0.6180339887), 1)
@@ -259,9 +257,7 @@ def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
         values = [f"{prefix}{form['next'] + i:0{width}d}{suffix}" for i in rows]
     elif make == "template":
         slots = list(form["slots"])
-        size = 1
-        for slot in slots:
-            size *= len(slot)
+        size = prod(map(len, slots))
         first, step, fresh = (int(form[key]) for key in ("first", "step", "fresh"))
         values = []
         for i in rows:

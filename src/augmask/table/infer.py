@@ -224,23 +224,23 @@ def _spelled(
     fields: dict[str, Any] = {}
     reason = ""
     if pattern is None:
-        found = recognise_values(levels) if cells.categories is None else None
-        if found is None:
+        best = recognise_values(levels) if cells.categories is None else None
+        if best is None:
             return unread
-        pattern = found.format.pattern
-        if found.told:
-            reason = f" ({found.told})"
-        if found.other is not None:
+        pattern = best.format.pattern
+        if best.told:
+            reason = f" ({best.told})"
+        if best.other is not None:
             example = next(
                 level
                 for level in levels
-                if found.format.parse([level])[0] != found.other.parse([level])[0]
+                if best.format.parse([level])[0] != best.other.parse([level])[0]
             )
             fields["format_note"] = _format_note(
-                name, example, pattern, found.other.pattern
+                name, example, pattern, best.other.pattern
             )
         elif "%y" in pattern:
-            fields["format_note"] = f"column {name!r}: {found.told}"
+            fields["format_note"] = f"column {name!r}: {best.told}"
     parsed = parse_format(cells, pattern, name)
     if len(pd.unique(parsed.observed_values)) < 2:
         return unread

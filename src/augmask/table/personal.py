@@ -102,7 +102,7 @@ def _named(name: str) -> tuple[str | None, bool]:
         return None, True
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if last in _PLAIN_NAME and before:
-        found = {
+        matches = {
             "first_name": before in _FIRST,
             "last_name": before in _LAST,
             "name": before in _PERSON,
@@ -110,7 +110,7 @@ def _named(name: str) -> tuple[str | None, bool]:
             "company": before in _COMPANY,
             "street": before in _STREET,
         }
-        return next((fake for fake, true in found.items() if true), None), False
+        return next((fake for fake, true in matches.items() if true), None), False
     sets = {
         "first_name": _FIRST,
         "last_name": _LAST,
@@ -227,8 +227,8 @@ _GIVEN = _set(
 
 def _has_given_names(levels: Sequence[str]) -> bool:
     """Whether a tenth of the texts contain a frequent given name."""
-    found = sum(not _GIVEN.isdisjoint(words_of(level)) for level in levels)
-    return found >= 0.1 * len(levels)
+    known = sum(not _GIVEN.isdisjoint(words_of(level)) for level in levels)
+    return known >= 0.1 * len(levels)
 
 
 def recognised(name: str, levels: Sequence[str]) -> tuple[str, str] | None:
@@ -259,19 +259,19 @@ def recognised(name: str, levels: Sequence[str]) -> tuple[str, str] | None:
     for fake, form in (("email", _EMAIL), ("url", _URL)):
         if share(form.fullmatch) >= MOST:
             return fake, f"{PLURALS[fake]} by their form"
-    found, doubtful = _named(name)
-    if found is None:
+    kind, doubtful = _named(name)
+    if kind is None:
         return None
     if doubtful and not _has_given_names(levels):
         return None
     if doubtful and share(_is_person) < MOST:
-        found = "first_name"
-    test, needed = _FORMS[found]
+        kind = "first_name"
+    test, needed = _FORMS[kind]
     if share(test) < needed:
         return None
-    if found == "street" and share(_TWO_LINES.search) > 0.5:
-        found = "address"
-    return found, f"{PLURALS[found]} by the column's name and their form"
+    if kind == "street" and share(_TWO_LINES.search) > 0.5:
+        kind = "address"
+    return kind, f"{PLURALS[kind]} by the column's name and their form"
 
 
 def personal_reason(name: str, levels: Sequence[str], n_observed: int) -> str | None:

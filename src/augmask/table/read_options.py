@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,23 +144,23 @@ def read_options(
     )
 
 
-def read_na_texts(texts: Iterable[str]) -> Any:
-    """Return the values of `--na` as the parameter `na`.
+def options_from_texts(na: Iterable[str], **others: Any) -> ReadOptions:
+    """Return checked options with the values of `--na` as texts.
 
     Examples
     --------
-    >>> options = read_na_texts(["?", "income=-999", "age=99"])
+    >>> options = options_from_texts(["?", "income=-999", "age=99"], sep=";")
     >>> options.na, options.na_by_column
     (('?',), (('income', ('-999',)), ('age', ('99',))))
     """
     everywhere: list[str] = []
     by_column: dict[str, list[str]] = {}
-    for text in texts:
+    for text in na:
         name, equals, code = text.rpartition("=")
         if equals and name:
             by_column.setdefault(name, []).append(code)
         else:
             everywhere.append(text)
-    plain = read_options(na=everywhere)
-    columns = read_options(na=by_column).na_by_column
-    return ReadOptions(na=plain.na, na_by_column=columns, na_auto=plain.na_auto)
+    options = read_options(by_column, **others)
+    plain = read_options(everywhere)
+    return replace(options, na=plain.na, na_auto=plain.na_auto)

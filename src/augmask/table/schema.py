@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from augmask.errors import SchemaError, brief_repr, did_you_mean
@@ -405,6 +406,14 @@ def _are_64_bits(column: Column) -> bool:
 def column_cells(series: pd.Series, column: Column) -> Cells:
     """Return the cells of a column, read as its schema says."""
     return read_cells(series, column.name, column.na_values, column.format)
+
+
+def searched_rows(frame: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Return at most `most` rows for a search, always the same, numbered anew."""
+    if len(frame) > most:
+        order = np.random.default_rng(0).permutation(len(frame))
+        frame = frame.iloc[np.sort(order[:most])]
+    return frame.reset_index(drop=True)
 
 
 # -- the schema -------------------------------------------------------------------

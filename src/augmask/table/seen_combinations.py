@@ -33,10 +33,11 @@ import pandas as pd
 from augmask.table.functional_dependencies import (
     Values,
     cell_values,
+    level_places,
     parents_of,
+    plain_value,
     series_values,
     with_dependencies,
-    without_dependencies,
 )
 from augmask.table.schema import Column, Schema, column_cells
 
@@ -61,15 +62,6 @@ RULED_OUT, MORE = 0.3, 0.1
 # -- applying them ----------------------------------------------------------------
 
 
-def _codes(values: Values, levels: Sequence[Any]) -> Ints:
-    """Return the index of each value among the levels, -1 for others."""
-    dtype: Any = object if isinstance(levels[0], str) else np.float64
-    if values.dtype != dtype:
-        return np.full(len(values), -1, np.int64)
-    index = pd.Index(np.array(levels, dtype))
-    return np.asarray(index.get_indexer(values), np.int64)
-
-
 def keep_to_seen(
     column: Column,
     decoded: pd.Series,
@@ -89,13 +81,13 @@ def keep_to_seen(
         for position in [{value: i for i, value in enumerate(known)}]
     ]
     rows = [series_values(series) for series in (*parents, decoded)]
-    codes = [_codes(v, known) for v, known in zip(rows, levels, strict=True)]
+    codes = [level_places(v, known) for v, known in zip(rows, levels, strict=True)]
     sizes = [len(known) for known in levels]
     own = sizes[-1]
     context, wanted = table[0], codes[0]
-    for more, found, size in zip(table[1:-1], codes[1:-1], sizes[1:-1], strict=True):
+    for more, drawn, size in zip(table[1:-1], codes[1:-1], sizes[1:-1], strict=True):
         context = context * size + more
-        wanted = np.where((wanted < 0) | (found < 0), -1, wanted * size + found)
+        wanted = np.where((wanted < 0) | (drawn < 0), -1, wanted * size + drawn)
     groups, group = np.unique(context, return_inverse=True)
     at = np.clip(np.searchsorted(groups, wanted), 0, len(groups) - 1)
     known = groups[at] == wanted
@@ -240,13 +232,7 @@ class _Search:
             for i, member in enumerate(members)
         ]
         rows = zip(*columns, counts.tolist(), strict=True)
-        return [[_plain(value) for value in row] for row in rows]
-
-
-def _plain(value: Any) -> str | int | float:
-    if isinstance(value, str):
-        return value
-    return int(value) if float(value).is_integer() else float(value)
+        return [[plain_value(value) for value in row] for row in rows]
 
 
 def with_seen_combinations(
@@ -286,7 +272,7 @@ def with_seen_combinations(
         for column in schema
         if column.missing_where is not None and column.missing_where["structural"]
     }
-    found: dict[str, dict[str, Any]] = {}
+    links: dict[str, dict[str, Any]] = {}
     for name in sorted(search.columns, key=rank):
         column = search.columns[name]
         if column.is_determined or name in fixed or column.kind == "boolean":
@@ -304,12 +290,12 @@ def with_seen_combinations(
         combinations = search.combinations(name, parents)
         if 0 < len(combinations) <= MOST_COMBINATIONS:
             on[name] |= set(parents)
-            found[name] = {
+            links[name] = {
                 "columns": parents,
                 "rules_out": round(out, 3),
                 "combinations": combinations,
             }
-    return Schema(tuple(replace(c, seen_with=found.get(c.name)) for c in schema))
+    return Schema(tuple(replace(c, seen_with=links.get(c.name)) for c in schema))
 
 
 def with_links(frame: pd.DataFrame, schema: Schema) -> Schema:
@@ -324,5 +310,4 @@ def with_links(frame: pd.DataFrame, schema: Schema) -> Schema:
 
 def without_links(schema: Schema) -> Schema:
     """Return the schema with every column learned independently."""
-    plain = without_dependencies(schema)
-    return Schema(tuple(replace(column, seen_with=None) for column in plain))
+    return Schema(tuple(replace(c, determined_by=None, seen_with=None) for c in schema))

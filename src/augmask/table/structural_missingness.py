@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.table.codec import encode_levels, encode_numbers, indicator_name, origin
+from augmask.table.codec import encoded_column, indicator_name, origin
 from augmask.table.dtype_recovery import NUMPY_UNITS
 from augmask.table.schema import CATEGORICAL, NUMERIC, Column, Schema, column_cells
 
@@ -60,23 +60,13 @@ LOOSE = 0.7
 # -- columns as a few codes -------------------------------------------------------
 
 
-def _encoded(frame: pd.DataFrame, column: Column, rows: Any) -> tuple[Any, Bools]:
-    """Return numbers or level codes of some rows, and where they are observed."""
-    series = frame[column.label] if rows is None else frame[column.label].iloc[rows]
-    cells = column_cells(series, column)
-    if column.kind in NUMERIC:
-        return encode_numbers(cells, column), cells.observed
-    codes = encode_levels(cells, column)
-    return codes, codes >= 0
-
-
 class _Coded:
     """A column as a few codes: bins of a number or frequent levels, -1 if missing."""
 
     def __init__(self, frame: pd.DataFrame, column: Column, rows: Any) -> None:
         self.column = column
         self.numeric = column.kind in NUMERIC
-        values, observed = _encoded(frame, column, rows)
+        values, observed = encoded_column(frame, column, rows)
         self.codes = np.full(len(observed), -1, np.int32)
         known = values[observed]
         if self.numeric:
@@ -244,7 +234,7 @@ class _Search:
     ) -> tuple[Condition, Bools, Bools]:
         """Return on all rows the condition, where it holds and where that is known."""
         coded = self.coded[split.at]
-        values, observed = _encoded(self.frame, coded.column, None)
+        values, observed = encoded_column(self.frame, coded.column)
         if coded.numeric:
             return _bound_condition(coded.column, values, observed, missing)
         order = coded.order
@@ -445,7 +435,7 @@ def with_structural_missingness(
             if is_declared:
                 finding["declared"] = True
             if finding["structural"] and column.kind == "category":
-                codes, observed = _encoded(frame, column, None)
+                codes, observed = encoded_column(frame, column)
                 counts = np.bincount(codes[observed], minlength=1)
                 finding["counts"] = [int(count) for count in counts]
             column = replace(column, missing_where=finding)

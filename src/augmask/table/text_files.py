@@ -13,7 +13,7 @@ import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -136,12 +136,11 @@ def open_text(path: Path, encoding: str) -> io.TextIOWrapper:
 # -- separators -------------------------------------------------------------------
 
 
-def _rows(lines: Iterator[str], sep: str) -> Iterator[list[str]]:
-    """Yield the fields of each line that is not blank."""
+def _reader(lines: Iterable[str], sep: str) -> Any:
+    """Return a reader of the fields of each line."""
     if sep == BLANK:
         lines = (line.expandtabs(1).strip() + "\n" for line in lines)
-    reader = csv.reader(lines, delimiter=sep, skipinitialspace=sep == BLANK)
-    yield from (row for row in reader if row)
+    return csv.reader(lines, delimiter=sep, skipinitialspace=sep == BLANK)
 
 
 def _sample(path: Path, encoding: str) -> tuple[str, bool]:
@@ -156,7 +155,7 @@ def _peek(sample: str, more: bool, sep: str) -> list[list[str]]:
     """Return the first rows of a sample, without one that is cut."""
     rows: list[list[str]] = []
     try:
-        for row in _rows(iter(io.StringIO(sample, newline="")), sep):
+        for row in filter(None, _reader(io.StringIO(sample, newline=""), sep)):
             rows.append(row)
             if len(rows) > PEEK_ROWS:
                 break
@@ -395,13 +394,7 @@ def _restore_cells(
 def _check_widths(text: Text, width: int) -> None:
     """Raise unless every line that is not blank has as many fields as the header."""
     with open_text(text.path, text.encoding) as lines:
-        reader = csv.reader(
-            (line.expandtabs(1).strip() + "\n" for line in lines)
-            if text.sep == BLANK
-            else lines,
-            delimiter=text.sep,
-            skipinitialspace=text.sep == BLANK,
-        )
+        reader = _reader(lines, text.sep)
         for row in reader:
             if row and len(row) != width:
                 kind = "CSV" if text.sep == "," else "text"
@@ -424,20 +417,20 @@ def _tell_words(
     if not incomplete:
         return
     texts = read_text(incomplete)
-    found = []
+    names = []
     words: Counter[str] = Counter()
     for position, j in enumerate(incomplete):
         column = texts.iloc[:, position]
         counts = column[column.isin(NA_WORDS)].value_counts()
         if len(counts):
             words.update({str(word): int(n) for word, n in counts.items()})
-            found.append(str(frame.columns[j]))
-    if found:
+            names.append(str(frame.columns[j]))
+    if names:
         listed = ", ".join(f"{word!r} ({n} cells)" for word, n in words.items())
-        names = ", ".join(map(repr, found[:8])) + (", ..." if len(found) > 8 else "")
+        shown = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
         warnings.warn(
-            f"{listed} in {names} of {path} count as missing values; to keep them as "
-            f"they are, add --na '{found[0]}='",
+            f"{listed} in {shown} of {path} count as missing values; to keep them as "
+            f"they are, add --na '{names[0]}='",
             AugMaskWarning,
             stacklevel=2,
         )

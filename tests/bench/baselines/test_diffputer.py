@@ -56,15 +56,21 @@ def test_a_column_without_observed_cells_and_a_constant_one():
     observed[:, 0] = False
     num = table.num.copy()
     num[:, 1] = 2.0
-    numbers, _ = fit(replace(table, num=num, observed=observed), TINY, 0, CPU).sample(
-        20, 0
-    )
+    table = replace(table, num=num, observed=observed)
+    numbers, codes = fit(table, TINY, 0, CPU).sample(20, 0)
     assert np.isfinite(numbers).all()
+    # nothing beneath a missing cell is learned, not even of a whole column
+    other = fit(with_other_rubbish(table), TINY, 0, CPU).sample(20, 0)
+    assert np.array_equal(other[0], numbers)
+    assert np.array_equal(other[1], codes)
 
 
 def test_one_row_is_a_table_too():
-    numbers, _ = fit(made(n=1), TINY, 0, CPU).sample(2, 0)
+    numbers, codes = fit(made(n=1), TINY, 0, CPU).sample(2, 0)
     assert np.isfinite(numbers).all()
+    assert numbers.shape == (2, 2)
+    assert codes.shape == (2, 1)
+    assert ((codes >= 0) & (codes < 3)).all()
 
 
 def test_a_complete_table_needs_one_iteration():

@@ -43,7 +43,7 @@ def test_the_largest_of_a_block_wins_wherever_it_lies():
 
 
 @here
-def test_forest_finds_the_known_law_beneath_many_holes():
+def test_forest_finds_the_known_law_beneath_many_missing_values():
     # the package's own encoding turns every missing value into the first class
     table = known.made(missing=0.5)
     settings = ForestSettings(n_t=12, duplicate_K=5, n_estimators=30, max_depth=4)

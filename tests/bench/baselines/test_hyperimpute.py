@@ -30,11 +30,11 @@ def tied(n=120, seed=0):
 
 
 def test_the_rule_has_a_name_and_wants_to_be_fitted():
-    rule = resolve_augmenter("hyperimpute")
-    assert isinstance(rule, HyperImpute)
-    assert not rule.stochastic
+    augmenter = resolve_augmenter("hyperimpute")
+    assert isinstance(augmenter, HyperImpute)
+    assert not augmenter.stochastic
     with pytest.raises(NotFittedError):
-        rule.draw(np.random.default_rng(0))
+        augmenter.draw(np.random.default_rng(0))
 
 
 def test_libraries_with_which_it_imputes_means_are_refused(monkeypatch):
@@ -49,9 +49,11 @@ def test_it_finds_what_the_other_columns_give_away(capsys):
     table = tied()
     seen = []
     before = all_states()
-    rule = HyperImpute(seconds=1.0)
-    rule.fit(table, np.random.default_rng(0), lambda *report: seen.append(report[:3]))
-    filled = rule.draw(np.random.default_rng(1))
+    augmenter = HyperImpute(seconds=1.0)
+    augmenter.fit(
+        table, np.random.default_rng(0), lambda *report: seen.append(report[:3])
+    )
+    filled = augmenter.draw(np.random.default_rng(1))
     assert all_states() == before
     assert capsys.readouterr() == ("", "")
     missing = ~table.observed
@@ -65,7 +67,7 @@ def test_it_finds_what_the_other_columns_give_away(capsys):
     )
     assert (apart[table.cat_observed] == 0).all()
     assert ((filled.cat >= 0) & (filled.cat < [7, 2])).all()
-    assert rule.rounds_ >= 1
+    assert augmenter.rounds_ >= 1
     assert seen[0] == ("augment", 0, 40)
     assert seen[-1] == ("augment", 40, 40)
 

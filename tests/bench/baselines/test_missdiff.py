@@ -196,7 +196,7 @@ def test_marginals_come_back():
 
 
 @pytest.mark.parametrize("scaling", ["minmax_offset", "shared"])
-def test_what_lies_beneath_holes_is_not_read_and_seeds_decide(scaling):
+def test_what_lies_beneath_missing_values_is_not_read_and_seeds_decide(scaling):
     table = known.made(n=100)
     settings = replace(TINY, numeric_scaling=scaling, dropout=0.1)
     before = torch.random.get_rng_state()

@@ -112,7 +112,7 @@ def test_a_known_law_comes_back():
 
 
 @pytest.mark.parametrize("likelihood", ["mixed", "student"])
-def test_what_lies_beneath_holes_is_not_read_and_seeds_decide(likelihood):
+def test_what_lies_beneath_missing_values_is_not_read_and_seeds_decide(likelihood):
     table, settings = known.made(n=100), replace(TINY, likelihood=likelihood)
     before = torch.random.get_rng_state()
     num, cat = fit(table, settings, 3, CPU).sample(50, seed=1)

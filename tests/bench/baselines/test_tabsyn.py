@@ -104,8 +104,11 @@ def test_any_kind_of_table(num, cat):
 
 
 def test_one_row_is_a_table_too():
-    numbers, _ = fit(made(n=1, missing=0.0), TINY, 0, CPU).sample(2, 0)
+    numbers, codes = fit(made(n=1, missing=0.0), TINY, 0, CPU).sample(2, 0)
     assert np.isfinite(numbers).all()
+    assert numbers.shape == (2, 2)
+    assert codes.shape == (2, 1)
+    assert ((codes >= 0) & (codes < 3)).all()
 
 
 def test_the_same_seed_gives_the_same_rows():

@@ -65,7 +65,7 @@ def test_own_table_is_read_with_inferred_roles(own_table):
     assert told.kinds["count"] == "category"
 
 
-def test_rows_with_holes_are_left_out_and_that_is_said(own_table):
+def test_rows_with_missing_values_are_left_out_and_that_is_said(own_table):
     frame = pd.read_csv(own_table)
     frame.loc[:9, "size"] = np.nan
     frame.to_csv(own_table, index=False)

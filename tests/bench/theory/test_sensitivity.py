@@ -89,7 +89,7 @@ def test_of_a_linear_denoiser_it_is_a_sum_of_traces(monkeypatch):
     )
 
 
-def one_hole(n, sigma):
+def one_missing(n, sigma):
     """Column a always missing at mean 0, column b always observed as 0."""
     table = Table(
         np.zeros((n, 2)),
@@ -109,7 +109,7 @@ def leaning(n, generator):
 
 
 def test_few_draws_leave_the_norm_of_the_mean_unbiased():
-    table, moments = one_hole(4000, sigma=0.5)
+    table, moments = one_missing(4000, sigma=0.5)
     rng = np.random.default_rng(0)
     found = sensitivity(Denoiser(leaning), table, moments, rng=rng, rows=4000, draws=2)
     # σ² (E w)² and σ² E w²; the plug-in ‖J̄‖² would give 0.25 (1 + 4 / 2) = 0.75.
@@ -129,7 +129,7 @@ def test_it_is_what_stochastic_filling_adds_to_the_loss():
     z = torch.zeros(n, 2)
     z[:, 0] = sigma * torch.randn(n, generator=generator)
     added = leaning(n, generator)(z)[:, 1].square().double()
-    table, moments = one_hole(2000, sigma)
+    table, moments = one_missing(2000, sigma)
     rng = np.random.default_rng(0)
     found = sensitivity(Denoiser(leaning), table, moments, rng=rng, rows=2000, draws=64)
     assert float(added.mean()) == pytest.approx(found.each_draw, rel=0.03)
@@ -268,7 +268,7 @@ def test_a_network_trained_on_draws_leans_less_than_one_trained_on_means():
 def test_cdtd_trained_on_draws_leans_less_than_one_trained_on_means():
     """Measured with 1000 steps of width 96: 0.0075 at λ = 0, 0.0041 at λ = 1.
 
-    With the rule as printed, whose σ̂ is half of the true spread, it falls by 12 %.
+    With the augmenter as printed, whose σ̂ is half of the true spread, it falls by 12 %.
     """
     rng = np.random.default_rng(0)
     x = rng.multivariate_normal(np.zeros(D), COVARIANCE, 3000)
@@ -277,8 +277,8 @@ def test_cdtd_trained_on_draws_leans_less_than_one_trained_on_means():
     found = {}
     for lam in (0.0, 1.0):
         options = {"steps": 600, "width": 64, "depth": 2}
-        rule = LgbmSCalibrated(lam=lam)
-        model = am.AugMask("cdtd", rule, preset="fast", options=options).fit(frame)
+        augmenter = LgbmSCalibrated(lam=lam)
+        model = am.AugMask("cdtd", augmenter, preset="fast", options=options).fit(frame)
         same = np.random.default_rng(1)
         parts = inspect_model(model, frame, "lgbm-s-calibrated", rng=same)
         found[lam] = sensitivity(*parts, rng=same, rows=400)
@@ -289,7 +289,7 @@ def test_cdtd_trained_on_draws_leans_less_than_one_trained_on_means():
 
 
 def test_tables_without_anything_to_measure_are_refused():
-    table, moments = one_hole(5, 1.0)
+    table, moments = one_missing(5, 1.0)
     whole = Table(table.num, table.cat, np.ones_like(table.observed), table.layout)
     rng = np.random.default_rng(0)
     with pytest.raises(DataError, match="has no rows"):

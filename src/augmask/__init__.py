@@ -43,25 +43,33 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where the public names live; a module is imported on first use of one.
-_NAMES = {
-    "augmentation.augment": "augment",
-    "demo.clinic": "load_clinic",
-    "diffusion.base": "Batch CellLoss",
-    "diffusion.reduce": "observed_mean",
-    "errors": "ArtifactError AugMaskError AugMaskWarning ConditionError DataError "
-    "SchemaError TrainingDiverged UsageError",
-    "evaluation.evaluate": "evaluate",
-    "imputer": "AugMaskImputer",
-    "inspection": "inspect",
-    "missing.simulate": "ampute",
-    "model": "AugMask fit_many load",
-    "sample.imputations": "pool",
-    "table.frames": "read_table",
-    "table.infer": "infer_schema",
-    "table.schema": "Schema",
+# Where each public name lives; its module is imported on first use.
+_HOME = {
+    "ArtifactError": "augmask.errors",
+    "AugMask": "augmask.model",
+    "AugMaskError": "augmask.errors",
+    "AugMaskImputer": "augmask.imputer",
+    "AugMaskWarning": "augmask.errors",
+    "Batch": "augmask.diffusion.base",
+    "CellLoss": "augmask.diffusion.base",
+    "ConditionError": "augmask.errors",
+    "DataError": "augmask.errors",
+    "Schema": "augmask.table.schema",
+    "SchemaError": "augmask.errors",
+    "TrainingDiverged": "augmask.errors",
+    "UsageError": "augmask.errors",
+    "ampute": "augmask.missing.simulate",
+    "augment": "augmask.augmentation.augment",
+    "evaluate": "augmask.evaluation.evaluate",
+    "fit_many": "augmask.model",
+    "infer_schema": "augmask.table.infer",
+    "inspect": "augmask.inspection",
+    "load": "augmask.model",
+    "load_clinic": "augmask.demo.clinic",
+    "observed_mean": "augmask.diffusion.reduce",
+    "pool": "augmask.sample.imputations",
+    "read_table": "augmask.table.frames",
 }
-_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = [
     "ArtifactError",
     "AugMask",
@@ -95,7 +103,7 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'augmask' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"augmask.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

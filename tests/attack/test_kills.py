@@ -16,6 +16,7 @@ import pytest
 
 from augmask.cli import main
 from augmask.train.checkpoint import Checkpoint
+from augmask_bench.ranks import METRICS
 
 from .budget import budget, report
 from .victims import fit, make_frame
@@ -132,17 +133,23 @@ def test_kills_of_commands(tmp_path):
 
 
 def _results(folder: Path) -> dict[str, bytes]:
-    """Return the results of a grid without its clock times."""
+    """Return the results of a grid without its clock times.
+
+    Which runs trained together, and for how long, depends on where it was killed.
+    """
     files = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != "results.parquet"
+        if path.is_file()
+        and path.name != "results.parquet"
+        and path.parent.name != "groups"
     }
     plain = {}
     for name, data in files.items():
         if name.endswith(".json"):
             record = json.loads(data)
-            data = json.dumps([record["run"], record["status"]]).encode()
+            scores = {key: record.get(key) for key in METRICS}
+            data = json.dumps([record["run"], record["status"], scores]).encode()
         # completions that runs share hold their clock time
         plain[name] = b"" if name.endswith(".npz") else data
     return plain

@@ -17,7 +17,7 @@ ROOT = Path(augmask.__file__).parent
 ORDER = [
     ["errors", "rng"],
     ["progress", "files", "notebook", "packages", "validation"],
-    ["container"],
+    ["container", "engine", "job_folder"],
     ["table"],
     ["missing"],
     ["augmentation"],

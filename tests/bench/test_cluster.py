@@ -19,10 +19,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmask import engine
 from augmask.augmentation.boosted import LgbmS
-from augmask.augmentation.workers import run_each
+from augmask.engine import run_each
 from augmask.errors import AugMaskWarning, UsageError
-from augmask_bench import cli, cluster
+from augmask_bench import cli
 from augmask_bench.cluster import ClusterLost, JobsFailed, on_cluster, run_on_cluster
 
 HERE = Path(__file__).parent
@@ -251,7 +252,7 @@ def test_column_fits_on_the_cluster_are_those_of_this_machine(
 ):
     table = make_table(n=300, n_num=1, cards=(3,))
     here = LgbmS(n_jobs=1).fit(table, np.random.default_rng(0))
-    monkeypatch.setattr("augmask.augmentation.workers.TINY_CELLS", 0)
+    monkeypatch.setattr("augmask.engine.TINY_CELLS", 0)
     with on_cluster(client.scheduler.address):
         there = LgbmS(n_jobs=2).fit(table, np.random.default_rng(0))
         used = {pid for _, pid in run_each(os.getpid, [()] * 6, cells=1, n_jobs=2)}
@@ -274,7 +275,7 @@ def test_a_lost_scheduler_is_reported_at_once(tmp_path, jobs):
 
 
 def test_a_wrong_address_is_refused_soon_in_one_sentence(monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(engine, "CONNECT_TIMEOUT", 0.5)
     began = time.monotonic()
     with pytest.raises(UsageError, match="no Dask scheduler answered at tcp://127"):
         run_on_cluster(abs, [1], scheduler="tcp://127.0.0.1:1", done=print)

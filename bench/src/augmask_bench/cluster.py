@@ -28,11 +28,10 @@ import joblib
 from dask.tokenize import tokenize
 from distributed.utils import silence_logging_cmgr
 
-from augmask.errors import AugMaskError, AugMaskWarning, UsageError
+from augmask.engine import ClusterLost, check_workers, connected
+from augmask.errors import UsageError
 from augmask_bench.jobs import RETRIES, Failure, Job, JobsFailed, Result
 
-# Seconds that a scheduler has to answer.
-CONNECT_TIMEOUT = 10.0
 # Read by torch, LightGBM, XGBoost, numpy and joblib when they are first imported.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -52,12 +51,6 @@ LOCAL_CONFIG = {
     # native code may hold the interpreter lock for longer than any heartbeat
     "distributed.scheduler.worker-ttl": None,
 }
-
-
-class ClusterLost(AugMaskError):
-    """The scheduler disappeared, or dropped the jobs, while they were running."""
-
-    exit_code = 4
 
 
 # -- jobs on any cluster --------------------------------------------------------
@@ -260,53 +253,6 @@ def run_locally(
 
 
 # -- a cluster of the user's ----------------------------------------------------
-
-
-@contextmanager
-def connected(scheduler: str) -> Iterator[Any]:
-    """Give a client of the scheduler, or say in one sentence why there is none."""
-    with silence_logging_cmgr(logging.CRITICAL + 1):
-        try:
-            client = distributed.Client(  # type: ignore[no-untyped-call]
-                scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False, name="augmask"
-            )
-        except ValueError as error:
-            raise UsageError(
-                "scheduler must be an address as `dask scheduler` prints it, such as "
-                f"tcp://10.0.0.5:8786, got {scheduler!r}: {error}"
-            ) from error
-        except (OSError, AssertionError) as error:
-            # Dask asserts that a port is valid
-            raise UsageError(
-                f"no Dask scheduler answered at {scheduler} within "
-                f"{CONNECT_TIMEOUT:g} seconds; start one with `dask scheduler` and "
-                "pass the address that it prints"
-            ) from error
-        with client:
-            yield client
-
-
-def check_workers(client: Any, resources: Mapping[str, float]) -> None:
-    """Refuse resources that no worker has: Dask would wait for them silently."""
-    address = client.scheduler.address
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()
-    wanted = " ".join(f"{name}={amount:g}" for name, amount in resources.items())
-    if not workers:
-        warnings.warn(
-            f"the scheduler at {address} has no workers yet; jobs start when one "
-            f"joins: dask worker {address}"
-            + (f' --resources "{wanted}"' if wanted else ""),
-            AugMaskWarning,
-            stacklevel=3,
-        )
-    elif not any(
-        all(has["resources"].get(name, 0) >= n for name, n in resources.items())
-        for has in workers
-    ):
-        raise UsageError(
-            f"no worker at {address} offers {wanted}; start workers with: "
-            f'dask worker {address} --resources "{wanted}"'
-        )
 
 
 def run_on_cluster(

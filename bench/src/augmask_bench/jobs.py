@@ -93,7 +93,8 @@ class Engine:
         self._stack.close()
 
     def _connect(self) -> Any:
-        from augmask_bench.cluster import check_workers, connected, local_client
+        from augmask.engine import check_workers, connected
+        from augmask_bench.cluster import local_client
 
         if self._client is None:
             if self.scheduler is None:

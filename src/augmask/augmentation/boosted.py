@@ -4,7 +4,7 @@ Each factor T_j sees the other columns with their missing values and their mask 
 and the missing cells of a row are drawn independently of each other given that context.
 Numeric columns get a mean model f^(μ) and a model f^(σ) of the log squared residuals,
 categorical columns a classifier; all LightGBM with the paper's settings. Only worker
-processes should import LightGBM (see `workers.py`), so models are sent as text.
+processes should import LightGBM (see `augmask/engine.py`), so models are sent as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from augmask.augmentation.moments import (
     class_frequencies,
     draw_moments,
 )
-from augmask.augmentation.workers import run_each
+from augmask.engine import run_each
 from augmask.errors import UsageError
 from augmask.table.table import BoolArray, Table
 

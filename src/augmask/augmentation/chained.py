@@ -30,7 +30,7 @@ from augmask.augmentation.moments import (
     draw_moments,
     write_missing,
 )
-from augmask.augmentation.workers import run_each
+from augmask.engine import run_each
 from augmask.table.table import BoolArray, Table
 
 if TYPE_CHECKING:

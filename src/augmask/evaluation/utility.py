@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from augmask.augmentation.workers import run_each
+from augmask.engine import run_each
 from augmask.errors import DataError, UsageError, brief_repr
 from augmask.evaluation.tables import (
     Codes,

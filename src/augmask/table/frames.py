@@ -35,7 +35,7 @@ CODES = "na_values"
 # A frame whose nullable types were chosen in reading, not by its owner.
 INFERRED = "inferred_types"
 
-_READ_ERRORS = (
+READ_ERRORS = (
     csv.Error,
     EOFError,
     OSError,
@@ -123,7 +123,7 @@ def _signed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     )
 
 
-def _from_arrow(table: pa.Table, source: str, consume: bool = False) -> pd.DataFrame:
+def from_arrow(table: pa.Table, source: str, consume: bool = False) -> pd.DataFrame:
     """Return a frame; with `consume` the table's memory is freed on the way."""
     _check_labels(table.column_names, source)
     columns = [_signed(_stored(column)) for column in table.columns]
@@ -285,10 +285,10 @@ def _read_path(path: Path, options: ReadOptions) -> pd.DataFrame:
         if name.endswith(".parquet"):
             from pyarrow import parquet
 
-            return _from_arrow(parquet.read_table(path), str(path), consume=True)
+            return from_arrow(parquet.read_table(path), str(path), consume=True)
         from pyarrow import feather
 
-        return _from_arrow(feather.read_table(path), str(path), consume=True)
+        return from_arrow(feather.read_table(path), str(path), consume=True)
     except PermissionError as error:
         raise DataError(f"no permission to read {path}") from error
     except (DataError, UsageError):
@@ -300,7 +300,7 @@ def _read_path(path: Path, options: ReadOptions) -> pd.DataFrame:
             f"{path} is not encoded in {used}: {_one_line(error)}; name its encoding, "
             f"e.g. --encoding {other}"
         ) from error
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         kind = "CSV" if ".csv" in name else name.rsplit(".", 1)[-1].capitalize()
         raise DataError(
             f"{path} cannot be read as {kind}: {_one_line(error)}"
@@ -325,10 +325,10 @@ def _convert(source: Any, options: ReadOptions) -> tuple[pd.DataFrame, str]:
         path = Path(source).expanduser()
         return _read_path(path, options), str(path)
     if kind_name(source) == "polars":
-        return _from_arrow(collected(source).to_arrow(), "the frame"), "the frame"
+        return from_arrow(collected(source).to_arrow(), "the frame"), "the frame"
     if isinstance(source, (pa.Table, pa.RecordBatch)):
         table = pa.table(source) if isinstance(source, pa.RecordBatch) else source
-        return _from_arrow(table, "the table"), "the table"
+        return from_arrow(table, "the table"), "the table"
     raise DataError(
         "a table must be a pandas or polars frame, an Arrow table or a path, got "
         f"{type(source).__name__}{_how_to_wrap(source)}"

@@ -130,6 +130,12 @@ def _points(count: int, halves: int) -> Floats:
     return np.concatenate([[0.0], near, even[1:-1], 1 - near[::-1], [1.0]])
 
 
+def knot_probabilities(n_observed: int, dequantized: bool) -> Floats:
+    """Return the probabilities of the quantiles that a scaling of `n` values stores."""
+    halves = _halves(n_observed) if dequantized else 0
+    return _points(n_quantiles(n_observed), halves)
+
+
 @dataclass(frozen=True, eq=False)
 class QuantileNormal:
     """The scaling of one numeric column.
@@ -184,20 +190,36 @@ class QuantileNormal:
         values = np.asarray(values, dtype=np.float64)
         if not len(values) or not np.isfinite(values).all():
             raise ValueError("scaling needs at least one value, all of them finite")
-        count = n_quantiles(len(values))
-        halves = 0 if rng is None else _halves(len(values))
+        points = knot_probabilities(len(values), dequantized=rng is not None)
+        knots = np.percentile(values, points * 100)
+        return cls.from_knots(knots, len(values), values, rng, expected)
+
+    @classmethod
+    def from_knots(
+        cls,
+        knots: Floats,
+        n: int,
+        values: Floats,
+        rng: np.random.Generator | None = None,
+        expected: bool = False,
+    ) -> QuantileNormal:
+        """Fit on quantiles of `n` values at `knot_probabilities(n)`.
+
+        `values` are all of them or a sample, for the mean and the deviation of scores.
+        """
+        halves = 0 if rng is None else _halves(n)
         # Rounding can make interpolated percentiles decrease among ties.
-        knots = np.percentile(values, _points(count, halves) * 100)
         knots = np.maximum.accumulate(knots)
         inner = slice(1 + halves, len(knots) - 1 - halves)
         quantiles = np.concatenate([knots[:1], knots[inner], knots[1:][-1:]])
         tails = np.stack([knots[1 : inner.start], knots[inner.stop : -1]])
-        edge = 1 / (len(values) + 1) if expected else 0.0
+        edge = 1 / (n + 1) if expected else 0.0
         scores = cls(quantiles, 0.0, 1.0, tails, edge).transform(values, rng)
-        scale = float(scores.std())
+        scale = float(scores.std()) if len(scores) else 1.0
         # Scores are of order one, so anything this small is rounding noise.
         scale = scale if scale > 1e-9 else 1.0
-        return cls(quantiles, float(scores.mean()), scale, tails, edge)
+        mean = float(scores.mean()) if len(scores) else 0.0
+        return cls(quantiles, mean, scale, tails, edge)
 
     @property
     def _curve(self) -> tuple[Floats, Floats]:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from augmask.augmentation.workers import TINY_CELLS, run_each
+from augmask.engine import TINY_CELLS, run_each
 
 # Run here with one job and in a fresh interpreter with two, which shows that LightGBM
 # stays out of the calling process (on macOS it crashes beside torch).

@@ -181,6 +181,42 @@ def _check_format(path: Path, text: str, advice: str) -> None:
         )
 
 
+def _checked_header(
+    file: BinaryIO, path: Path, kind: str, advice: str
+) -> tuple[bytes, dict[str, Any]]:
+    """Return a file's first bytes and its header, of the kind that is expected."""
+    total = path.stat().st_size
+    head, header = _read_header(file, total)
+    fields = header.get(METADATA)
+    if not isinstance(fields, dict) or not all(
+        isinstance(fields.get(name), str)
+        for name in ("kind", "format", "metadata", "sha256")
+    ):
+        raise ValueError("augmask did not write it")
+    if fields["kind"] != kind:
+        raise ValueError(f"its contents are a {brief_repr(fields['kind'])}")
+    _check_format(path, fields["format"], advice)
+    _check_length(header, total - len(head))
+    return head, header
+
+
+def read_metadata(path: str | Path, kind: str) -> dict[str, Any]:
+    """Return the metadata of a file without reading its arrays.
+
+    Raises `ArtifactError` unless the file is of this kind and as long as it should be.
+    """
+    path = as_path(path)
+    advice = ADVICE.get(kind, "write it again")
+    try:
+        with _opened(path, kind) as file:
+            _, header = _checked_header(file, path, kind, advice)
+        return _parse(header[METADATA]["metadata"], "metadata")
+    except ArtifactError:
+        raise
+    except ValueError as error:
+        raise ArtifactError(f"invalid {kind} file {path}: {error}; {advice}") from error
+
+
 def read_container(
     path: str | Path, kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -207,18 +243,8 @@ def read_container(
     advice = ADVICE.get(kind, "write it again")
     try:
         with _opened(path, kind) as file:
-            total = path.stat().st_size
-            head, header = _read_header(file, total)
-            fields = header.get(METADATA)
-            if not isinstance(fields, dict) or not all(
-                isinstance(fields.get(name), str)
-                for name in ("kind", "format", "metadata", "sha256")
-            ):
-                raise ValueError("augmask did not write it")
-            if fields["kind"] != kind:
-                raise ValueError(f"its contents are a {brief_repr(fields['kind'])}")
-            _check_format(path, fields["format"], advice)
-            _check_length(header, total - len(head))
+            head, header = _checked_header(file, path, kind, advice)
+            fields = header[METADATA]
             data = head + file.read()
         if fields["sha256"] != checksum(header, memoryview(data)[len(head) :]):
             raise ValueError("its contents do not match their checksum")

@@ -18,6 +18,7 @@ import torch
 
 from augmask.augmentation import DEFAULT_AUGMENTER, resolve_augmenter
 from augmask.augmentation.completions import CompletionPlan, complete
+from augmask.augmentation.shards import choose_held_out_cells
 from augmask.config import SUPERVISE, Settings, check_int
 from augmask.device import resolve_device
 from augmask.diffusion import build_members, check_sampler, keywords_of
@@ -47,7 +48,7 @@ from augmask.table.schema import Schema
 from augmask.table.seen_combinations import with_links, without_links
 from augmask.table.table import Table
 from augmask.train import parallel
-from augmask.train.data import TrainingData, choose_held_out_cells, complete_once
+from augmask.train.data import TrainingData, complete_once
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")

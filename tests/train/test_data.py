@@ -13,9 +13,10 @@ import torch
 
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.completions import CompletionPlan, complete
+from augmask.augmentation.shards import choose_held_out_cells
 from augmask.train.accelerated.prefetch import PrefetchedShuffle
 from augmask.train.accelerated.step import FixedIndices
-from augmask.train.data import TrainingData, choose_held_out_cells
+from augmask.train.data import TrainingData
 
 CPU = torch.device("cpu")
 

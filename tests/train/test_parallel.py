@@ -26,6 +26,7 @@ import torch.distributed as dist
 
 from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.augmentation.marginal import Ecdf
+from augmask.augmentation.shards import choose_held_out_cells
 from augmask.config import Settings
 from augmask.diffusion import build_backbone
 from augmask.diffusion.base import CellLoss
@@ -35,7 +36,7 @@ from augmask.model import AugMask, load
 from augmask.table.table import Layout, Table
 from augmask.train import loop, parallel
 from augmask.train.checkpoint import Checkpoint
-from augmask.train.data import TrainingData, choose_held_out_cells
+from augmask.train.data import TrainingData
 from augmask.train.trainer import Trainer
 
 CPU = torch.device("cpu")

@@ -7,9 +7,10 @@ import torch
 
 from augmask.augmentation import resolve_augmenter
 from augmask.augmentation.completions import CompletionPlan, complete
+from augmask.augmentation.shards import choose_held_out_cells
 from augmask.config import Settings
 from augmask.diffusion import build_backbone
-from augmask.train.data import TrainingData, choose_held_out_cells
+from augmask.train.data import TrainingData
 from augmask.train.trainer import Trainer
 
 NETWORK = {"width": 16, "depth": 2, "time_width": 8}

@@ -29,6 +29,10 @@ class Augmenter(Protocol):
     Optional class attributes: `stochastic` (True if absent); where it is False, all
     draws are equal and callers keep one. `version`, a string, must change whenever the
     draws change, so that caches and benchmark results are not reused.
+
+    Optional method: `frozen(table, rng, progress)` learns from `table` and returns an
+    augmenter that learns nothing more; its `fit` accepts other tables of this layout,
+    and its `draw` fills them. Tables of many parts need it (`freeze`).
     """
 
     def fit(
@@ -116,6 +120,38 @@ known: auto, zero, mean, ...
     raise UsageError(
         f"an augmenter must be a name or an object with fit and draw, got {augmenter!r}"
     )
+
+
+def freeze(
+    augmenter: Augmenter,
+    table: Table,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Augmenter:
+    """Learn from a table; return an augmenter that fills others with what it learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from augmask.table.table import Layout, Table
+    >>> def column(values, observed):
+    ...     num, none = np.array(values)[:, None], np.zeros((len(values), 0), int)
+    ...     return Table(num, none, np.array(observed)[:, None], Layout(("a",), (), ()))
+    >>> rng = np.random.default_rng(0)
+    >>> sample = column([1.0, 3.0], [True, True])
+    >>> frozen = freeze(resolve_augmenter("mean"), sample, rng)
+    >>> other = column([9.0, 0.0], [True, False])
+    >>> frozen.fit(other, rng).draw(rng).num.ravel().tolist()
+    [9.0, 2.0]
+    """
+    make = getattr(augmenter, "frozen", None)
+    if make is None:
+        raise UsageError(
+            f"the augmenter {type(augmenter).__name__} cannot fill a table in parts: "
+            "it has no method frozen; use 'lgbm-s' or 'ecdf'"
+        )
+    result: Augmenter = make(table, rng, progress)
+    return result
 
 
 def check_fitted(augmenter: object, attribute: str) -> None:

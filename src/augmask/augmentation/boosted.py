@@ -9,9 +9,10 @@ processes should import LightGBM (see `augmask/engine.py`), so models are sent a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ from augmask.table.table import BoolArray, Table
 if TYPE_CHECKING:
     from augmask.progress import Progress
 
+Result = TypeVar("Result")
 Spread = Literal["none", "paper", "log-chi2"]
 FoldArray = npt.NDArray[np.int8]
 # Positions of the categorical columns of a context.
@@ -362,7 +364,13 @@ def fit_and_predict(
     x: Float32Array, observed: BoolArray, n_num: int, j: int, *options: Any
 ) -> NumMoments | CatMoments:
     """Call `fit_column` and return the moments of the missing cells of column `j`."""
-    model = fit_column(x, observed, n_num, j, *options)
+    return _predict_column(fit_column(x, observed, n_num, j, *options), x, observed, j)
+
+
+def _predict_column(
+    model: ColumnModel, x: Float32Array, observed: BoolArray, j: int
+) -> NumMoments | CatMoments:
+    """Return the moments of the missing cells of column `j`."""
     missing = np.flatnonzero(~observed[:, j])
     chunks = np.split(missing, range(PREDICT_ROWS, len(missing), PREDICT_ROWS))
     parts = [
@@ -405,15 +413,10 @@ def row_sampling(table: Table, max_rows: int, rng: np.random.Generator) -> RowSa
     return max_rows, int(rng.integers(2**63)) if len(table) > max_rows else 0
 
 
-def fit_moments(
-    table: Table,
-    spread: Spread,
-    rng: np.random.Generator,
-    n_jobs: int | None = None,
-    progress: Progress | None = None,
-    learn_rows: int = LEARN_ROWS,
-) -> Moments:
-    """Fit every incomplete column and return the moments of its missing cells."""
+def _column_fits(
+    table: Table, spread: Spread, rng: np.random.Generator, learn_rows: int
+) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """Return the incomplete columns, the costliest first, and how to fit each."""
     layout = table.layout
     columns = columns_by_cost(table, learn_rows)
     sampling = row_sampling(table, learn_rows, rng)
@@ -425,18 +428,98 @@ def fit_moments(
         (x, table.observed, layout.n_num, j, card, spread, folds, sampling)
         for j, card in columns
     ]
-    num = [NumMoments(np.zeros(0, np.float32), np.zeros(0, np.float32))] * layout.n_num
-    cat = [CatMoments(np.zeros((0, card), np.float32)) for card in layout.cards]
-    results = run_each(fit_and_predict, calls, cells=x.size, n_jobs=n_jobs)
-    for done, (i, moments) in enumerate(results, start=1):
-        j = columns[i][0]
+    return [j for j, _ in columns], calls
+
+
+def _run_fits(
+    function: Callable[..., Result],
+    fits: tuple[list[int], list[tuple[Any, ...]]],
+    n_jobs: int | None,
+    progress: Progress | None,
+) -> dict[int, Result]:
+    """Return the results of a function of each fit by column, in order."""
+    columns, calls = fits
+    cells = calls[0][0].size if calls else 0
+    results: dict[int, Result] = {}
+    for i, result in run_each(function, calls, cells=cells, n_jobs=n_jobs):
+        results[columns[i]] = result
+        if progress is not None:
+            progress("augment", len(results), len(columns), {})
+    return dict(sorted(results.items()))
+
+
+def fit_moments(
+    table: Table,
+    spread: Spread,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    learn_rows: int = LEARN_ROWS,
+) -> Moments:
+    """Fit every incomplete column and return the moments of its missing cells."""
+    layout = table.layout
+    fits = _column_fits(table, spread, rng, learn_rows)
+    found = _run_fits(fit_and_predict, fits, n_jobs, progress)
+    num: list[NumMoments] = [_no_moments(None)] * layout.n_num
+    cat: list[CatMoments] = [_no_moments(card) for card in layout.cards]
+    for j, moments in found.items():
         if isinstance(moments, NumMoments):
             num[j] = moments
         else:
             cat[j - layout.n_num] = moments
-        if progress is not None:
-            progress("augment", done, len(columns), {})
     return Moments(tuple(num), tuple(cat))
+
+
+def fit_models(
+    table: Table,
+    spread: Spread,
+    rng: np.random.Generator,
+    n_jobs: int | None = None,
+    progress: Progress | None = None,
+    learn_rows: int = LEARN_ROWS,
+) -> dict[int, ColumnModel]:
+    """Fit every incomplete column and return the models as text, by column."""
+    fits = _column_fits(table, spread, rng, learn_rows)
+    return _run_fits(fit_to_text, fits, n_jobs, progress)
+
+
+def predict_moments(
+    table: Table, models: Mapping[int, ColumnModel], learned: Table
+) -> Moments:
+    """Return the moments of the missing cells of a table from models of another.
+
+    A column without a model, since it was complete in `learned`, has the moments of its
+    values there.
+    """
+    x, n_num = masked_matrix(table), table.layout.n_num
+    cards: list[int | None] = [None] * n_num + list(table.layout.cards)
+    moments: list[Any] = []
+    for j, card in enumerate(cards):
+        if table.observed[:, j].all():
+            moments.append(_no_moments(card))
+            continue
+        model = models.get(j) or _marginal_model(learned, j)
+        moments.append(_predict_column(model.to_boosters(), x, table.observed, j))
+    return Moments(tuple(moments[:n_num]), tuple(moments[n_num:]))
+
+
+def _no_moments(card: int | None) -> Any:
+    """Return the moments of a column without missing cells."""
+    if card is None:
+        return NumMoments(np.zeros(0, np.float32), np.zeros(0, np.float32))
+    return CatMoments(np.zeros((0, card), np.float32))
+
+
+def _marginal_model(learned: Table, j: int) -> ColumnModel:
+    n_num = learned.layout.n_num
+    if j < n_num:
+        values = learned.num[learned.num_observed[:, j], j]
+        variance = float(values.var()) if len(values) else 0.0
+        mean = float(values.mean()) if len(values) else 0.0
+        return NumModel(mean, float(np.log(variance + EPSILON)))
+    card = learned.layout.cards[j - n_num]
+    codes = learned.cat[learned.cat_observed[:, j - n_num], j - n_num]
+    return CatModel(class_frequencies(codes, card), np.arange(card), card)
 
 
 class _Boosted:
@@ -445,6 +528,9 @@ class _Boosted:
     stochastic: ClassVar[bool] = True
     version: ClassVar[str] = "1"
     variance: ClassVar[Spread]
+    # what a frozen augmenter fills other tables with, and what it was learned from
+    _models: Mapping[int, ColumnModel] = {}
+    _learned: Table | None = None
 
     def __init__(
         self,
@@ -459,11 +545,25 @@ class _Boosted:
         self.n_jobs = n_jobs
         self.learn_rows = learn_rows
 
+    def frozen(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Return an augmenter that predicts other tables by the models of this one."""
+        other = copy(self)
+        other._models = fit_models(
+            table, self.variance, rng, self.n_jobs, progress, self.learn_rows
+        )
+        other._learned = table
+        return other
+
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
         """Fit the conditional models and keep the moments of the missing cells."""
         self.table_ = table
+        if self._learned is not None:
+            self.moments_ = predict_moments(table, self._models, self._learned)
+            return self
         self.moments_ = fit_moments(
             table, self.variance, rng, self.n_jobs, progress, self.learn_rows
         )
@@ -474,7 +574,8 @@ class _Boosted:
         check_fitted(self, "moments_")
         if self.table_.observed.all():
             return self.table_
-        moments = perturb(self.table_, self.moments_, self.eta, self.lam)
+        learned = self._learned or self.table_
+        moments = perturb(learned, self.moments_, self.eta, self.lam)
         return draw_moments(self.table_, moments, rng)
 
 

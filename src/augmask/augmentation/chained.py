@@ -8,15 +8,19 @@ missing in the same row agree with each other.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from copy import copy
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from augmask.augmentation import check_fitted
 from augmask.augmentation.boosted import (
     LEARN_ROWS,
     ColumnModel,
+    LgbmS,
     NumModel,
     columns_by_cost,
     context,
@@ -43,20 +47,28 @@ N_SWEEPS = 4
 CHUNK_ROWS = 8_192
 
 
-def _impute(table: Table) -> Table:
-    # scikit-learn hides the imputer until this module has been imported.
-    import_module("sklearn.experimental.enable_iterative_imputer")
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.impute import IterativeImputer
-
+def _matrix(table: Table) -> npt.NDArray[np.float64]:
     x = np.concatenate([table.num, table.cat], axis=1, dtype=np.float64)
     x[~table.observed] = np.nan
-    imputer = IterativeImputer(keep_empty_features=True, random_state=0)
+    return x
+
+
+def _iterative_imputer() -> Any:
+    # scikit-learn hides the imputer until this module has been imported.
+    import_module("sklearn.experimental.enable_iterative_imputer")
+    from sklearn.impute import IterativeImputer
+
+    return IterativeImputer(keep_empty_features=True, random_state=0)
+
+
+def _imputed(table: Table, impute: Callable[[Any], Any]) -> Table:
+    """Return the table as a method of the imputer completes it."""
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
         # Ten rounds are the default the paper used, converged or not.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        x = imputer.fit_transform(x)
-    return _with_values(table, x)
+        return _with_values(table, impute(_matrix(table)))
 
 
 def _with_values(table: Table, x: Float32Array) -> Table:
@@ -80,6 +92,18 @@ class Mice:
 
     stochastic: ClassVar[bool] = False
     version: ClassVar[str] = "1"
+    # of a frozen augmenter: an imputer that was fitted to another table
+    _imputer: Any = None
+
+    def frozen(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Return an augmenter that fills other tables by the regressions of this."""
+        del rng, progress
+        other = copy(self)
+        other._imputer = _iterative_imputer()
+        _imputed(table, other._imputer.fit_transform)
+        return other
 
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
@@ -87,7 +111,12 @@ class Mice:
         """Run the imputer and keep the completion."""
         del rng
         self.table_ = table
-        self.filled_ = table if table.observed.all() else _impute(table)
+        if table.observed.all():
+            self.filled_ = table
+        elif self._imputer is None:
+            self.filled_ = _imputed(table, _iterative_imputer().fit_transform)
+        else:
+            self.filled_ = _imputed(table, self._imputer.transform)
         if progress is not None:
             # Each round visits all columns, so all columns finish at once.
             progress("augment", table.layout.n_features, table.layout.n_features, {})
@@ -179,6 +208,8 @@ class LgbmChain:
 
     stochastic: ClassVar[bool] = True
     version: ClassVar[str] = "1"
+    # of a frozen augmenter: what its chains start from
+    _initial: LgbmS | None = None
 
     def __init__(
         self,
@@ -191,10 +222,25 @@ class LgbmChain:
         self.n_jobs = n_jobs
         self.learn_rows = learn_rows
 
+    def frozen(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Return an augmenter that runs chains in other tables with these models."""
+        other = copy(self).fit(table, rng, progress)
+        initial = LgbmS(n_jobs=self.n_jobs, learn_rows=self.learn_rows)
+        other._initial = initial.frozen(table, rng)
+        # as large as the table, and replaced by the next `fit`
+        del other.table_, other.initial_moments_
+        return other
+
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
     ) -> Self:
         """Fit LGBM-S, then refit and redraw `n_sweeps` times."""
+        if self._initial is not None:
+            self.table_ = table
+            self.initial_moments_ = self._initial.fit(table, rng).moments_
+            return self
         columns = columns_by_cost(table, self.learn_rows)
         total = len(columns) * (1 + self.n_sweeps)
         done = 0

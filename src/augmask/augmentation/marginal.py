@@ -6,6 +6,7 @@ value is filled with 0, the mean of a scaled column.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -28,6 +29,16 @@ class _Marginal:
 
     stochastic: ClassVar[bool]
     version: ClassVar[str] = "1"
+    # the table with the observed cells to learn from, if not the one to fill
+    _learned: Table | None = None
+
+    def frozen(
+        self, table: Table, rng: np.random.Generator, progress: Progress | None = None
+    ) -> Self:
+        """Return an augmenter that fills other tables from the columns of this one."""
+        other = copy(self).fit(table, rng, progress)
+        other._learned = table
+        return other
 
     def fit(
         self, table: Table, rng: np.random.Generator, progress: Progress | None = None
@@ -45,17 +56,18 @@ class _Marginal:
         check_fitted(self, "table_")
         table = self.table_
         if table.observed.all():
-            return table
+            return self._extended(table)
         num, cat = [], []
+        source = self._learned or table
         for j in range(table.layout.n_num):
-            observed = table.num_observed[:, j]
-            values, size = table.num[observed, j], int((~observed).sum())
+            size = int((~table.num_observed[:, j]).sum())
+            values = source.num[source.num_observed[:, j], j]
             num.append(
                 self._numbers(values, size, rng) if len(values) else np.zeros(size)
             )
         for j, card in enumerate(table.layout.cards):
-            observed = table.cat_observed[:, j]
-            codes, size = table.cat[observed, j], int((~observed).sum())
+            size = int((~table.cat_observed[:, j]).sum())
+            codes = source.cat[source.cat_observed[:, j], j]
             cat.append(self._codes(codes, card, size, rng))
         return write_missing(self._extended(table), num, cat)
 
@@ -98,7 +110,7 @@ class Zero(_Marginal):
     stochastic: ClassVar[bool] = False
 
     def _extended(self, table: Table) -> Table:
-        if table.cat_observed.all():
+        if table.cat_observed.all() and self._learned is None:
             return table
         cards = tuple(card + 1 for card in table.layout.cards)
         return replace(table, layout=replace(table.layout, cards=cards, reserved=True))

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from augmask.augmentation.completions import CompletionPlan, Completions
+from augmask.augmentation.shards import HELD_OUT, OBSERVED, training_arrays
 from augmask.diffusion.base import Batch
 from augmask.table.table import BoolArray, Table
 from augmask.train import parallel
@@ -27,28 +27,6 @@ from augmask.train.accelerated.prefetch import Prefetcher
 
 Supervise = Literal["observed", "all"]
 Supervised = tuple[Batch, Tensor]  # a batch, and the mask of its supervised cells
-
-# Flags of a cell, in one byte.
-OBSERVED, HELD_OUT = 1, 2
-
-# Rows per chunk, where random numbers for a whole table would exceed the table itself.
-CHUNK = 65_536
-
-
-def choose_held_out_cells(
-    observed: BoolArray, fraction: float, rng: np.random.Generator
-) -> BoolArray:
-    """Choose the observed cells that are left out of the loss, for validation.
-
-    They are chosen cell by cell, so every column is validated and no row is lost.
-    """
-    held_out = np.zeros_like(observed)
-    if fraction == 0:
-        return held_out
-    for start in range(0, len(observed), CHUNK):
-        chunk = observed[start : start + CHUNK]
-        held_out[start : start + CHUNK] = chunk & (rng.random(chunk.shape) < fraction)
-    return held_out
 
 
 def complete_once(
@@ -85,34 +63,6 @@ def complete_once(
     return Completions(first, num_fill, cat_fill, plan)
 
 
-def _store_of(completions: Completions, held_out: BoolArray) -> dict[str, Tensor]:
-    """Return the arrays that batches are gathered from."""
-    table = completions.table
-    flags = table.observed.astype(np.uint8) * OBSERVED
-    flags[held_out] |= HELD_OUT
-    store = {
-        "num": table.num.astype(np.float32, copy=False),
-        "cat": table.cat,
-        "flags": flags,
-    }
-    if completions.n_draws > 1:
-        store |= {
-            "num_offset": _fill_offsets(table.num_observed),
-            "cat_offset": _fill_offsets(table.cat_observed),
-            "num_fill": completions.num_fill,
-            "cat_fill": completions.cat_fill,
-        }
-    return {name: torch.from_numpy(part) for name, part in store.items()}
-
-
-def _fill_offsets(observed: BoolArray) -> npt.NDArray[np.integer]:
-    """Return the number of missing values before each row."""
-    missing = observed.shape[1] - np.count_nonzero(observed, axis=1)
-    offsets: npt.NDArray[np.integer] = np.cumsum(missing) - missing
-    fits = not len(offsets) or offsets[-1] < 2**31
-    return offsets.astype(np.int32) if fits else offsets
-
-
 def _apply_fill(
     values: Tensor, missing: Tensor, offset: Tensor, fill: Tensor, completion: Tensor
 ) -> Tensor:
@@ -127,7 +77,7 @@ def _apply_fill(
     return torch.where(missing, imputed.to(values.dtype), values)
 
 
-def _gather(store: Mapping[str, Tensor], indices: Tensor) -> tuple[Tensor, ...]:
+def gather_pairs(store: Mapping[str, Tensor], indices: Tensor) -> tuple[Tensor, ...]:
     """Return numbers, codes and flags of pairs of row and completion."""
     n, n_num = store["num"].shape
     several = "num_fill" in store
@@ -140,6 +90,13 @@ def _gather(store: Mapping[str, Tensor], indices: Tensor) -> tuple[Tensor, ...]:
         offset, fill = store["cat_offset"][rows], store["cat_fill"]
         cat = _apply_fill(cat, missing[:, n_num:], offset, fill, completion)
     return num, cat, flags
+
+
+def as_batch(rows: tuple[Tensor, ...], supervise_all: bool) -> Supervised:
+    """Return numbers, codes and flags as a batch and the mask of supervised cells."""
+    num, cat, flags = rows
+    supervised = flags < HELD_OUT if supervise_all else flags == OBSERVED
+    return Batch(num, cat.long()), supervised
 
 
 class TrainingData:
@@ -168,6 +125,7 @@ class TrainingData:
         Of the current batch; None when batches are prefetched.
     shuffle : Shuffle
         Supplies the indices.
+    layout : Layout
     nbytes : int
         Size of the table.
     streamed : bool
@@ -187,9 +145,10 @@ class TrainingData:
         self.completions = completions
         self.device = device
         self.n_rows = len(table)
-        self.n_num = table.layout.n_num
+        self.layout = table.layout
         self._supervise_all = supervise == "all"
-        store = _store_of(completions, held_out)
+        arrays = training_arrays(completions, held_out)
+        store = {name: torch.from_numpy(part) for name, part in arrays.items()}
         pairs = self.n_rows * completions.n_draws
         self.nbytes = sum(part.nbytes for part in store.values()) + 8 * pairs
         self.streamed = self.nbytes > max_bytes
@@ -200,7 +159,7 @@ class TrainingData:
         self._prefetcher: Prefetcher | None = None
         if self.streamed:
             # a bound method would be a reference cycle that keeps the table alive
-            self._prefetcher = Prefetcher(partial(_gather, self._store), device)
+            self._prefetcher = Prefetcher(partial(gather_pairs, self._store), device)
         self.shuffle = make_shuffle(
             completions, seed, home, synchronized=not self.streamed
         )
@@ -219,18 +178,25 @@ class TrainingData:
     def batch(self) -> Supervised:
         """Return the current batch and the mask of its supervised cells."""
         if self._prefetcher is not None:
-            return self._as_batch(*self._prefetcher.current)
+            return as_batch(self._prefetcher.current, self._supervise_all)
         assert self.indices is not None
         return self.gather(self.indices)
 
     def gather(self, indices: Tensor) -> Supervised:
         """Return the rows with these indices and the mask of their supervised cells."""
-        parts = _gather(self._store, indices.to(self._store["num"].device))
-        return self._as_batch(*(part.to(self.device) for part in parts))
+        parts = gather_pairs(self._store, indices.to(self._store["num"].device))
+        return as_batch(
+            tuple(part.to(self.device) for part in parts), self._supervise_all
+        )
 
-    def _as_batch(self, num: Tensor, cat: Tensor, flags: Tensor) -> Supervised:
-        supervised = flags < HELD_OUT if self._supervise_all else flags == OBSERVED
-        return Batch(num, cat.long()), supervised
+    def example(self, size: int) -> Supervised:
+        """Return a batch of this size; what it holds does not matter."""
+        return self.gather(torch.zeros(size).long())
+
+    @property
+    def validates(self) -> bool:
+        """Whether any cell is held out of the loss."""
+        return bool(self.held_out.any())
 
     @property
     def held_out(self) -> Tensor:

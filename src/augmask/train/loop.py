@@ -206,7 +206,7 @@ def _validate(trainer: Trainer, run: TrainingRun, done: float) -> float:
 
 def _find_failure(trainer: Trainer, good: dict[str, Tensor], done: float) -> str:
     """Repeat the steps since `good` to find the step and the column that failed."""
-    names = trainer.data.completions.table.layout.names
+    names = trainer.data.layout.names
     trainer.restore(good)
     for _ in range(_log_every(trainer)):
         trainer.step(done)
@@ -282,7 +282,7 @@ def training_steps(
     parallel.check_same(
         str(trainer.steps_done), "a checkpoint must be readable by all processes"
     )
-    validating = bool(trainer.data.held_out.any())
+    validating = trainer.data.validates
     log_every = _log_every(trainer)
     validate_every = log_every * max(1, round(settings.steps / VALIDATIONS / log_every))
     budget = _Budget(settings.steps, seconds, run.seconds)

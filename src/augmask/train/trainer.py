@@ -143,7 +143,7 @@ class Trainer:
             cell,
             supervised,
             reduction_of(self.backbone),
-            self.data.n_num,
+            self.data.layout.n_num,
             type_weights(self.backbone, done),
         )
         return loss, sum(cell.aux.values(), cell.main).detach()

@@ -41,7 +41,7 @@ def can_batch(one: Trainer, other: Trainer) -> bool:
         and one.device == other.device
         and one.flat.shapes == other.flat.shapes
         and one.flat.weights.dtype == other.flat.weights.dtype
-        and one.data.n_num == other.data.n_num
+        and one.data.layout.n_num == other.data.layout.n_num
         and _same_constants(one.backbone, other.backbone)
     )
 
@@ -80,8 +80,7 @@ class _Loss(nn.Module):
 def _draw_specs(trainer: Trainer) -> list[DrawSpec]:
     """Return the random draws of a step, from a dry run with its own generator."""
     recorder = RecordingRNG(torch.Generator(trainer.device))
-    rows = torch.zeros(trainer.settings.batch_size).long()
-    batch, supervised = trainer.data.gather(rows)
+    batch, supervised = trainer.data.example(trainer.settings.batch_size)
     with torch.no_grad():
         done = torch.zeros((), device=trainer.device)
         trainer.loss(recorder, batch, supervised, done)

@@ -32,6 +32,7 @@ ORDER = [
     ["report"],
     ["fitted_state"],
     ["prepare"],
+    ["prepare_parts"],
     ["model"],
     ["imputer"],
     ["demo"],

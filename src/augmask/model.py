@@ -20,6 +20,7 @@ from augmask.fitted_state import FittedState, read_model, write_model
 from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
 from augmask.prepare import FitSetup, TimeBudget, fingerprint, is_auto, prepare_fit
+from augmask.prepare_parts import opened_table, prepare_fit_parts
 from augmask.progress import (
     PATIENCE,
     Progress,
@@ -161,15 +162,18 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         checkpoint: str | Path | None = None,
         private_extremes: bool = False,
         holdout: float | Literal["auto"] = "auto",
+        work_dir: str | Path | None = None,
+        scheduler: str | None = None,
         progress: ProgressOption = None,
     ) -> Self:
         """Learn from an incomplete table.
 
         Parameters
         ----------
-        data : DataFrame, polars frame, Arrow table or path
+        data : DataFrame, polars frame, Arrow table, path, or table in parts
             The table. Missing values are NaN, None, NaT or codes that the schema
-            declares.
+            declares. A folder, a pattern or a list of Parquet files, or a Dask frame,
+            is a table in parts, which may be larger than memory (docs/large-tables.md).
         schema : Schema, path, or mapping of column name to kind or settings, optional
             Overrides what is inferred about columns: ``{"zip": "category"}``.
         constraints : sequence, optional
@@ -191,6 +195,14 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             report can measure privacy and utility: pass them the same table and the
             model. `auto` is 3 %, at least 100 and at most 5,000 rows; it is 0 for
             tables of fewer than 2,000 rows and for preset `paper`.
+        work_dir : path, optional
+            For a table in parts: the folder for its encoded and completed rows, which a
+            killed fit resumes from and another fit can reuse. By default a temporary
+            folder.
+        scheduler : str, optional
+            For a table in parts: address of a Dask scheduler whose workers read and
+            complete the parts. They must see the same files, and `work_dir`, under the
+            same paths.
         progress : bool or callable, optional
             By default a terminal (standard error) or a notebook shows a bar, with a
             line on the settings in use and how long it will take; False shows nothing.
@@ -220,17 +232,24 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                         f"ensemble={self.ensemble!r}; leave out one of the two"
                     )
             budget = TimeBudget(max_minutes)
-            with reporting(progress if main else False) as report:
-                setup = prepare_fit(
-                    self,
-                    data,
-                    schema=schema,
-                    constraints=constraints,
-                    private_extremes=private_extremes,
-                    holdout=holdout,
-                    single=checkpoint is not None,
-                    progress=report,
-                )
+            with (
+                reporting(progress if main else False) as report,
+                opened_table(data, work_dir, scheduler) as (table, folder),
+            ):
+                options: dict[str, Any] = {
+                    "schema": schema,
+                    "constraints": constraints,
+                    "private_extremes": private_extremes,
+                    "holdout": holdout,
+                    "single": checkpoint is not None,
+                    "progress": report,
+                }
+                if folder is None:
+                    setup = prepare_fit(self, table, **options)
+                else:
+                    setup = prepare_fit_parts(
+                        self, table, folder, scheduler=scheduler, **options
+                    )
                 seconds = budget.seconds_left()
                 headline(report, "", seconds)
                 if len(setup.trainers) > 1:
@@ -451,6 +470,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             return None
         state = setup.state
         parts = [self.backbone, state.augmenter, self.supervise, self.seed]
+        if setup.job:
+            parts.append(setup.job)
         return Checkpoint(path, fingerprint(parts, state.settings, setup.table))
 
     def _check_fitted(self) -> None:

@@ -8,7 +8,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from augmask.augmentation import DEFAULT_AUGMENTER, resolve_augmenter
+from augmask.augmentation import DEFAULT_AUGMENTER, Augmenter, resolve_augmenter
 from augmask.augmentation.completions import CompletionPlan, complete
 from augmask.augmentation.shards import choose_held_out_cells
 from augmask.config import SUPERVISE, Settings, check_int
@@ -31,7 +31,7 @@ from augmask.errors import (
     did_you_mean,
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
-from augmask.missing.model import fit_missing_model
+from augmask.missing.model import MissingModel, fit_missing_model
 from augmask.presets import AutoChoice, choose_for_size, resolve_preset
 from augmask.progress import Progress, headline, silent
 from augmask.rng import stream, stream_seed
@@ -49,6 +49,7 @@ from augmask.table.seen_combinations import with_links, without_links
 from augmask.table.table import Table
 from augmask.train import parallel
 from augmask.train.data import TrainingData, complete_once
+from augmask.train.shards import ShardedData
 from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
@@ -62,6 +63,7 @@ class FitSetup(NamedTuple):
     state: FittedState
     table: Table
     trainers: tuple[Trainer, ...]
+    job: str = ""  # of a table in parts: which shards it is trained on
 
     @property
     def trainer(self) -> Trainer:
@@ -117,14 +119,14 @@ def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
     settings : Settings
     table : Table
     """
-    facts = [[_facts(part) for part in parts], dataclasses.asdict(settings)]
+    facts = [[facts_of(part) for part in parts], dataclasses.asdict(settings)]
     digest = hashlib.sha256(json.dumps(facts).encode())
     for array in (table.num, table.cat, table.observed):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
-def _facts(part: Any) -> list[Any]:
+def facts_of(part: Any) -> list[Any]:
     """Return what distinguishes one backbone, augmenter or seed from another.
 
     Not its repr, which by default holds an address that no second process has.
@@ -217,7 +219,7 @@ def _resolve_schema(
     return frame, without_links(inferred)
 
 
-def _check_learnable(table: Table) -> None:
+def check_learnable(table: Table) -> None:
     """Raise if there is nothing to learn from."""
     if len(table) < FEWEST_ROWS:
         raise DataError(
@@ -249,7 +251,7 @@ def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice
     return choice
 
 
-def _learn_constraints(
+def learn_constraints_of(
     constraints: Any, frame: pd.DataFrame, codec: Codec, table: Table
 ) -> tuple[Constraint, ...]:
     """Return the constraints, checked on the observed cells of the table."""
@@ -282,6 +284,144 @@ def choice_text(
     return f"preset {preset}: {what}, missing values filled by {filler}"
 
 
+class FitRequest(NamedTuple):
+    """What the parameters of a model ask for, known before the table is read."""
+
+    seed: int
+    device: torch.device
+    preset: str
+    settings: Settings
+    augmenter: str | Augmenter
+    filler: Augmenter
+
+    @property
+    def tie_seed(self) -> int | None:
+        """The seed of dequantized ties."""
+        return self.seed if self.settings.ties == "dequantize" else None
+
+
+def read_parameters(model: Any) -> FitRequest:
+    """Check the parameters of a model and resolve its names.
+
+    A wrong one is an error before the table is read.
+    """
+    seed = check_int("seed", model.seed, 0)
+    _check_parameters(model)
+    device = parallel.local_device(resolve_device(model.device))
+    preset, settings = _resolve_settings(model, device)
+    augmenter = DEFAULT_AUGMENTER if is_auto(model.augmenter) else model.augmenter
+    filler = resolve_augmenter(augmenter)
+    return FitRequest(seed, device, preset, settings, augmenter, filler)
+
+
+def tell_notes(schema: Schema, stacklevel: int = 4) -> None:
+    """Warn of what the user should know about a schema."""
+    informative = informative_notes(schema)
+    for note in schema.notes():
+        # nothing to act on: the relation is kept, and `inspect` shows it
+        if note in informative:
+            log.info("%s", note)
+        else:
+            warnings.warn(note, AugMaskWarning, stacklevel=stacklevel)
+
+
+def n_members(model: Any, single: bool, auto: int = 1) -> int:
+    """Return how many networks to train; `auto` is what preset `auto` chose."""
+    if is_auto(model.ensemble):
+        return 1 if single or parallel.launched_by_torchrun() else auto
+    return check_int("ensemble", model.ensemble, 1)
+
+
+def tell_choice(
+    model: Any, request: FitRequest, members: int, progress: Progress
+) -> None:
+    """Log and show in one line what a fit uses."""
+    chosen = choice_text(
+        request.preset,
+        part_name(model.backbone),
+        request.settings.steps,
+        part_name(request.augmenter),
+        members,
+    )
+    log.info("%s", chosen)
+    headline(progress, chosen)
+
+
+class Learned(NamedTuple):
+    """What is known of a table when the networks are built.
+
+    `table` is encoded, `completed` is the same with its missing cells filled; of a
+    table in parts both are a sample of its rows.
+    """
+
+    codec: Codec
+    table: Table
+    completed: Table
+    missing_model: MissingModel
+    constraints: tuple[Constraint, ...]
+    chosen: str
+    held_out: dict[str, Any] | None
+    frame_kind: FrameKind
+    job: str = ""
+
+
+def build_setup(
+    model: Any,
+    request: FitRequest,
+    learned: Learned,
+    members: int,
+    make_data: Callable[[int], TrainingData | ShardedData],
+) -> FitSetup:
+    """Build the networks and their trainers.
+
+    Parameters
+    ----------
+    model : AugMask
+    request : FitRequest
+    learned : Learned
+    members : int
+        Number of networks.
+    make_data : callable
+        Returns the training data for the seed of a shuffle.
+    """
+    seed, settings, device = request.seed, request.settings, request.device
+    layout = learned.completed.layout
+    # the first member is the model that would be trained without others
+    seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]
+    networks, backbone = build_members(
+        model.backbone,
+        layout,
+        [stream_seed(each, "init") for each in seeds],
+        **settings.network,
+    )
+    # with the true mask, whatever is supervised: strategies differ in nothing else
+    for network in networks:
+        init_from_data(network, learned.completed)
+    backbone.to(device)
+    # a module that the caller has built may start from any weights
+    parallel.broadcast(backbone.state_dict().values())
+    trainers = [
+        Trainer(
+            network, make_data(stream_seed(each, "shuffle")), settings, each, device
+        )
+        for network, each in zip(networks, seeds, strict=True)
+    ]
+    state = FittedState(
+        parameters=model.get_params(deep=False),
+        preset=request.preset,
+        settings=settings,
+        augmenter=request.augmenter,
+        codec=learned.codec,
+        layout=layout,
+        backbone=backbone,
+        missing_model=learned.missing_model,
+        constraints=learned.constraints,
+        training={"chosen": learned.chosen, "holdout": learned.held_out},
+        frame_kind=learned.frame_kind,
+    )
+    return FitSetup(state, learned.table, tuple(trainers), learned.job)
+
+
 def prepare_fit(
     model: Any,
     data: Any,
@@ -304,49 +444,31 @@ def prepare_fit(
     single : bool
         Whether `ensemble="auto"` must give one member.
     """
-    seed = check_int("seed", model.seed, 0)
-    _check_parameters(model)
-    device = parallel.local_device(resolve_device(model.device))
-    preset, settings = _resolve_settings(model, device)
-    augmenter = DEFAULT_AUGMENTER if is_auto(model.augmenter) else model.augmenter
-    # an unknown name is an error before the table is read
-    filler = resolve_augmenter(augmenter)
-
+    request = read_parameters(model)
+    seed, device, settings = request.seed, request.device, request.settings
     data = collected(data)
     frame_kind = FrameKind.of(data)
     # first of all, so that nothing is learned from them: no level and no extreme
-    frame, held_out = _hold_out(read_frame(data), holdout, preset, seed)
+    frame, held_out = _hold_out(read_frame(data), holdout, request.preset, seed)
     frame, resolved = _resolve_schema(
         frame, schema, settings.links, private_extremes, seed
     )
-    informative = informative_notes(resolved)
-    for note in resolved.notes():
-        # nothing to act on: the relation is kept, and `inspect` shows it
-        if note in informative:
-            log.info("%s", note)
-        else:
-            warnings.warn(note, AugMaskWarning, stacklevel=3)
-    tie_seed = seed if settings.ties == "dequantize" else None
+    tell_notes(resolved)
+    tie_seed = request.tie_seed
     expected = settings.extremes == "expected"
     codec = Codec.fit(frame, resolved, tie_seed, expected)
     table = codec.encode(frame, tie_seed)
-    _check_learnable(table)
+    check_learnable(table)
     choice = _adapt_to_size(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    request = request._replace(settings=settings)
     if not expected and settings.extremes == "expected":
         # a small table, scaled once more
         codec = Codec.fit(frame, resolved, tie_seed, expected_extremes=True)
         table = codec.encode(frame, tie_seed)
-    if is_auto(model.ensemble):
-        members = 1 if single or parallel.launched_by_torchrun() else choice.ensemble
-    else:
-        members = check_int("ensemble", model.ensemble, 1)
-    chosen = choice_text(
-        preset, part_name(model.backbone), settings.steps, part_name(augmenter), members
-    )
-    log.info("%s", chosen)
-    headline(progress, chosen)
-    learned = _learn_constraints(constraints, frame, codec, table)
+    members = n_members(model, single, choice.ensemble)
+    tell_choice(model, request, members, progress)
+    learned_constraints = learn_constraints_of(constraints, frame, codec, table)
     check_storable(codec.schema)
     if parallel.world_size() > 1:
         parallel.check_same(
@@ -361,47 +483,28 @@ def prepare_fit(
     pa.default_memory_pool().release_unused()
     plan = CompletionPlan.parse(settings.completions)
     completions = complete_once(
-        lambda: complete(filler, table, plan, stream(seed, "fill"), progress),
+        lambda: complete(request.filler, table, plan, stream(seed, "fill"), progress),
         table,
         plan,
     )
-    layout = completions.table.layout
-    # the first member is the model that would be trained without others
-    seeds = [seed] + [stream_seed(seed, "member", i) for i in range(1, members)]
-    networks, backbone = build_members(
-        model.backbone,
-        layout,
-        [stream_seed(each, "init") for each in seeds],
-        **settings.network,
-    )
-    # with the true mask, whatever is supervised: strategies differ in nothing else
-    for network in networks:
-        init_from_data(network, completions.table)
-    backbone.to(device)
-    # a module that the caller has built may start from any weights
-    parallel.broadcast(backbone.state_dict().values())
     hidden = choose_held_out_cells(
         table.observed, settings.validation_fraction, stream(seed, "hidden")
     )
     device_bytes = settings.max_device_gib * 2**30 / members
-    trainers = []
-    for network, each in zip(networks, seeds, strict=True):
-        shuffle = stream_seed(each, "shuffle")
-        rows = TrainingData(
+
+    def make_data(shuffle: int) -> TrainingData:
+        return TrainingData(
             completions, model.supervise, hidden, shuffle, device, device_bytes
         )
-        trainers.append(Trainer(network, rows, settings, each, device))
-    state = FittedState(
-        parameters=model.get_params(deep=False),
-        preset=preset,
-        settings=settings,
-        augmenter=augmenter,
-        codec=codec,
-        layout=layout,
-        backbone=backbone,
-        missing_model=missing_model,
-        constraints=learned,
-        training={"chosen": choice.reason, "holdout": held_out},
-        frame_kind=frame_kind,
+
+    learned = Learned(
+        codec,
+        table,
+        completions.table,
+        missing_model,
+        learned_constraints,
+        choice.reason,
+        held_out,
+        frame_kind,
     )
-    return FitSetup(state, table, tuple(trainers))
+    return build_setup(model, request, learned, members, make_data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -530,6 +530,35 @@ def missing_mask(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     return pd.DataFrame(np.stack(masks, axis=1), frame.index, frame.columns)
 
 
+def declared_settings(
+    overrides: Overrides, names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the checked settings that a user declares, by column.
+
+    Parameters
+    ----------
+    overrides : Schema, path of a TOML file, or mapping, optional
+    names : sequence of str
+        The columns of the table.
+    """
+    declared: Mapping[Any, Any] = {}
+    if isinstance(overrides, Schema):
+        declared = overrides.settings()
+    elif isinstance(overrides, Mapping):
+        declared = overrides
+    elif overrides is not None:
+        declared = read_overrides(overrides)
+    settings: dict[str, dict[str, Any]] = {}
+    for key, value in declared.items():
+        if str(key) not in names:
+            raise SchemaError(
+                f"the schema names the unknown column {str(key)!r}"
+                + did_you_mean(str(key), names)
+            )
+        settings[str(key)] = check_settings(str(key), value)
+    return settings
+
+
 def infer_schema(
     frame: Any,
     overrides: Overrides = None,
@@ -573,22 +602,7 @@ def infer_schema(
 mean 'smokes'?
     """
     frame = read_frame(frame)
-    declared: Mapping[Any, Any] = {}
-    if isinstance(overrides, Schema):
-        declared = overrides.settings()
-    elif isinstance(overrides, Mapping):
-        declared = overrides
-    elif overrides is not None:
-        declared = read_overrides(overrides)
-    names = [str(label) for label in frame.columns]
-    settings: dict[str, dict[str, Any]] = {}
-    for key, value in declared.items():
-        if str(key) not in names:
-            raise SchemaError(
-                f"the schema names the unknown column {str(key)!r}"
-                + did_you_mean(str(key), names)
-            )
-        settings[str(key)] = check_settings(str(key), value)
+    settings = declared_settings(overrides, [str(label) for label in frame.columns])
     for name, codes in declared_codes(frame).items():
         own = settings.setdefault(name, {})
         more = [code for code in codes if code not in own.get("na_values", ())]

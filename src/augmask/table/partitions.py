@@ -21,7 +21,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from augmask.errors import DataError, UsageError
+from augmask.engine import connected
+from augmask.errors import DataError
 from augmask.rng import stream
 from augmask.table.frames import READ_ERRORS, from_arrow
 
@@ -352,19 +353,10 @@ def partitioned_table(source: Any) -> PartitionedTable:
     return PartitionedTable(tuple(parts), name)
 
 
-def write_dask(frame: Any, folder: Path, scheduler: str | None) -> PartitionedTable:
-    """Write a Dask frame as Parquet files, and return them as a table."""
-    from augmask.engine import connected
-
+def write_dask(frame: Any, folder: Path, scheduler: str | None) -> None:
+    """Write a Dask frame as Parquet files."""
     if scheduler is None:
         frame.to_parquet(str(folder), write_index=False)
-    else:
-        with connected(scheduler) as client, client.as_current():
-            frame.to_parquet(str(folder), write_index=False)
-    return partitioned_table(folder)
-
-
-def check_parquet_output(path: Path) -> None:
-    """Raise if a folder for output parts is something else."""
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file; name a folder for the parts")
+        return
+    with connected(scheduler) as client, client.as_current():
+        frame.to_parquet(str(folder), write_index=False)

@@ -24,6 +24,7 @@ from augmask.table.cells import Cells, read_cells
 from augmask.table.codec import encode_numbers, encoded_column
 from augmask.table.dtype_recovery import MAX_INTEGER_LEVELS, MAX_LEVELS
 from augmask.table.infer import infer_column
+from augmask.table.notes import is_group_code
 from augmask.table.scale import QuantileNormal, knot_probabilities
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 
@@ -286,7 +287,7 @@ def complete_column(
             and summary.cells.form in ("integer", "float")
             and "kind" not in settings
             and (distinct is None or distinct > MAX_INTEGER_LEVELS)
-            and not column.reason.startswith("declared")
+            and not is_group_code(column)
         )
         if settled:
             own["kind"] = column.kind

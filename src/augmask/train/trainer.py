@@ -31,6 +31,7 @@ from augmask.train.accelerated import accelerated_step
 from augmask.train.data import TrainingData
 from augmask.train.flat_params import FlatParams
 from augmask.train.optimizer import EMA, FlatAdamW, learning_rate
+from augmask.train.shards import ShardedData
 
 if TYPE_CHECKING:
     from augmask.train.accelerated.batched_models import BatchedModels
@@ -54,7 +55,7 @@ class Trainer:
     ----------
     backbone : Backbone
         On its device and initialised from data.
-    data : TrainingData
+    data : TrainingData or ShardedData
     settings : Settings
     seed : int
         Of the noise.
@@ -72,7 +73,7 @@ class Trainer:
     def __init__(
         self,
         backbone: Backbone,
-        data: TrainingData,
+        data: TrainingData | ShardedData,
         settings: Settings,
         seed: int,
         device: torch.device,

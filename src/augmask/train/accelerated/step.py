@@ -16,6 +16,7 @@ from augmask.train.optimizer import BETA1, EMA, EPS, FlatAdamW
 
 if TYPE_CHECKING:
     from augmask.train.data import TrainingData
+    from augmask.train.shards import ShardedData
     from augmask.train.trainer import Trainer
 
 log = logging.getLogger("augmask")
@@ -30,7 +31,7 @@ class FixedIndices:
     def __init__(self) -> None:
         self._buffers: dict[int, Tensor] = {}
 
-    def load(self, loaders: Iterable[TrainingData]) -> None:
+    def load(self, loaders: Iterable[TrainingData | ShardedData]) -> None:
         """Move the indices of the current batch of every loader, by one copy."""
         targets, sources = [], []
         for data in loaders:

@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -131,9 +131,10 @@ def _folder_of_job(
         model.unlink(missing_ok=True)
         if not any(path.glob(PATTERN)):
             # nothing to resume: the folder is free for another job
-            (path / MANIFEST).unlink()
+            (path / MANIFEST).unlink(missing_ok=True)
             if made:
-                path.rmdir()
+                with suppress(OSError):
+                    path.rmdir()
 
 
 def _file(folder: JobFolder, i: int) -> Path:

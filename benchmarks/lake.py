@@ -55,6 +55,7 @@ class Phases:
     def __call__(
         self, phase: str, done: int, total: int, numbers: Mapping[str, float]
     ) -> None:
+        """Announce the phase if it is a new one."""
         del done, total, numbers
         if phase != self.phase:
             self.phase = phase

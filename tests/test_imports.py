@@ -31,7 +31,7 @@ ORDER = [
     ["evaluation"],
     ["report"],
     ["fitted_state"],
-    ["prepare"],
+    ["prepare", "partitioned_rows"],
     ["prepare_parts"],
     ["model"],
     ["imputer"],

@@ -43,6 +43,21 @@ def uses_bf16(matmul_precision: str, device: torch.device) -> bool:
 
 
 @contextmanager
+def one_thread() -> Iterator[None]:
+    """Context manager: compute with one thread.
+
+    Sums depend on how many threads share them, so only then are the results those of
+    any other process that does the same.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def allow_tf32(device: torch.device) -> Iterator[None]:
     """Context manager: allow TF32 matrix products on CUDA."""
     if device.type != "cuda":

@@ -94,7 +94,7 @@ def run_each(
 
 
 class ClusterLost(AugMaskError):
-    """The scheduler disappeared, or dropped the jobs, while they were running."""
+    """The scheduler or too many workers disappeared while jobs were running."""
 
     exit_code = 4
 
@@ -118,6 +118,8 @@ def connected(scheduler: str) -> Iterator[Any]:
 
     with silence_logging_cmgr(logging.CRITICAL + 1):
         try:
+            # a client that was half made of a wrong address would be in the way later
+            distributed.comm.get_address_host_port(scheduler)
             client = distributed.Client(
                 scheduler, timeout=CONNECT_TIMEOUT, set_as_default=False, name="augmask"
             )
@@ -197,8 +199,16 @@ def run_parts(
     if scheduler is not None:
         yield from _run_on_cluster(function, parts, shared, scheduler)
         return
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
     calls = [(part, shared) for part in parts]
-    yield from run_each(function, calls, cells=TINY_CELLS, n_jobs=n_jobs)
+    try:
+        yield from run_each(function, calls, cells=TINY_CELLS, n_jobs=n_jobs)
+    except TerminatedWorkerError as error:
+        raise ClusterLost(
+            "a process that worked on a part of the table died, perhaps for lack of "
+            "memory; start again with fewer processes: finished parts are kept"
+        ) from error
 
 
 def _run_on_cluster(

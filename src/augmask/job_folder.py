@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,58 @@ from augmask.files import as_path, atomic_write
 
 # Readers of Parquet folders skip names that begin with an underscore.
 MANIFEST = "_augmask.json"
+
+
+# The newest parts tell how fast a stage is now: a job may have been interrupted.
+NEWEST = 20
+
+
+@dataclass(frozen=True)
+class StageProgress:
+    """How far a stage of a job is.
+
+    Parameters
+    ----------
+    name : str
+    done, total : int
+        Parts.
+    parts_per_second : float or None
+        From the times at which the newest parts were finished; None if they are too
+        few to tell.
+    rows_per_second : float or None
+        The same in rows, where parts are Parquet files.
+    """
+
+    name: str
+    done: int
+    total: int
+    parts_per_second: float | None = None
+    rows_per_second: float | None = None
+
+    @classmethod
+    def of(cls, name: str, files: Sequence[Path], total: int) -> Self:
+        """Return the progress of a stage with these finished files."""
+        timed = sorted((file.stat().st_mtime, file) for file in files)[-NEWEST:]
+        seconds = timed[-1][0] - timed[0][0] if timed else 0.0
+        if len(timed) < 3 or seconds <= 0:
+            return cls(name, len(files), total)
+        newer = [file for _, file in timed[1:]]
+        rows = None
+        if all(file.suffix == ".parquet" for file in newer):
+            from pyarrow import parquet
+
+            footers = map(parquet.read_metadata, newer)
+            rows = sum(footer.num_rows for footer in footers) / seconds
+        return cls(name, len(files), total, len(newer) / seconds, rows)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated time to the end of the stage; None if unknown."""
+        if self.done >= self.total:
+            return 0.0
+        if self.parts_per_second is None:
+            return None
+        return (self.total - self.done) / self.parts_per_second
 
 
 @dataclass(frozen=True)
@@ -104,6 +156,13 @@ or remove it
             name: (len(list(self.path.glob(pattern))), total)
             for name, (pattern, total) in self.manifest["stages"].items()
         }
+
+    def stages(self) -> list[StageProgress]:
+        """Return how far each stage is, and how fast."""
+        return [
+            StageProgress.of(name, list(self.path.glob(pattern)), total)
+            for name, (pattern, total) in self.manifest["stages"].items()
+        ]
 
     def last_change(self) -> float:
         """Return the seconds since a part was last finished."""

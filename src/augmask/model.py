@@ -19,6 +19,11 @@ from augmask.files import check_writable
 from augmask.fitted_state import FittedState, read_model, write_model
 from augmask.missing.model import MissingModel
 from augmask.notebook import html_table
+from augmask.partitioned_rows import (
+    ImputedRows,
+    impute_partitions,
+    sample_partitions,
+)
 from augmask.prepare import FitSetup, TimeBudget, fingerprint, is_auto, prepare_fit
 from augmask.prepare_parts import opened_table, prepare_fit_parts
 from augmask.progress import (
@@ -334,20 +339,35 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         path: str | Path,
         n: int | None = None,
         *,
+        partitions: int | None = None,
+        scheduler: str | None = None,
+        n_jobs: int | None = None,
         where: Any = None,
         missing: Literal["learned"] | None = None,
         csv_safe: bool = False,
         seed: int | None = None,
         progress: ProgressOption = None,
     ) -> int:
-        """Write `n` generated rows to a file, in constant memory.
+        """Write `n` generated rows to a file, or to a folder, in constant memory.
 
         Parameters
         ----------
         path : str or Path
-            A CSV, Parquet or Feather file; its name tells which.
+            A CSV, Parquet or Feather file; its name tells which. With `partitions`, a
+            new folder.
         n, where, missing, seed, progress
             As in `sample`.
+        partitions : int, optional
+            Write so many Parquet files, each drawn by a process of its own. They are
+            other rows than those of one file, and the same bytes for any number of
+            processes on CPUs. Identifiers count on from file to file. If the call is
+            interrupted, the same call draws the files that the folder lacks.
+        scheduler : str, optional
+            Address of a Dask scheduler whose workers draw the partitions. They must
+            see the folder under the same path, and have augmask in this version.
+        n_jobs : int, optional
+            Processes of this machine that draw the partitions; by default as many as
+            it has cores, or one on a GPU.
         csv_safe : bool, default=False
             Prefix texts that a spreadsheet would run as formulas with an apostrophe.
 
@@ -356,8 +376,36 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         int
             The number of rows written.
         """
-        check_output(path)
         self._check_fitted()
+        if partitions is not None:
+            if csv_safe:
+                raise UsageError(
+                    "csv_safe applies to CSV files, and partitions are Parquet files; "
+                    "leave it out"
+                )
+            with (
+                reporting(progress, PATIENCE) as report,
+                self._seed_of_call(seed) as own_seed,
+            ):
+                return sample_partitions(
+                    self._state,
+                    path,
+                    n,
+                    partitions,
+                    device=self.device,
+                    where=where,
+                    missing=missing,
+                    seed=own_seed,
+                    scheduler=scheduler,
+                    n_jobs=n_jobs,
+                    progress=report,
+                )
+        if scheduler is not None or n_jobs is not None:
+            raise UsageError(
+                f"{'n_jobs' if scheduler is None else 'scheduler'} is for rows that "
+                "are written to several files; pass partitions, or leave it out"
+            )
+        check_output(path)
         with reporting(progress, PATIENCE) as report:
             if (
                 n is None
@@ -417,6 +465,60 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         ):
             imputations = impute(data, source, n_draws, report)
         return imputations[0] if n_draws == 1 else imputations
+
+    def impute_to(
+        self,
+        data: Any,
+        path: str | Path,
+        *,
+        n_draws: int = 1,
+        scheduler: str | None = None,
+        n_jobs: int | None = None,
+        seed: int | None = None,
+        progress: ProgressOption = None,
+    ) -> ImputedRows:
+        """Fill missing values of a table of many Parquet files, into another folder.
+
+        Parameters
+        ----------
+        data : str, Path or sequence of them
+            A folder, a pattern such as ``"lake/2024-*.parquet"``, or files.
+        path : str or Path
+            A new folder. It gets one file for each part of the table (a file, or about
+            250,000 rows of one), in the same order. Observed cells, other columns and
+            the order of rows and columns stay as they are; columns that only the names
+            of folders hold (`year=2024`) become columns of the files.
+        n_draws : int, default=1
+            Number of imputations to draw: completed rows of a part follow each other,
+            numbered in a first column `draw`.
+        scheduler, n_jobs
+            As in `sample_to`, and with the same promise: the same bytes for any number
+            of processes, and an interrupted call is completed by the same call.
+        seed, progress
+            As in `impute`.
+
+        Returns
+        -------
+        ImputedRows
+            `rows`, how many were written, and `filled`, how many of their cells had
+            been missing, in each draw.
+        """
+        self._check_fitted()
+        with (
+            reporting(progress, PATIENCE) as report,
+            self._seed_of_call(seed) as own_seed,
+        ):
+            return impute_partitions(
+                self._state,
+                data,
+                path,
+                n_draws=n_draws,
+                device=self.device,
+                seed=own_seed,
+                scheduler=scheduler,
+                n_jobs=n_jobs,
+                progress=report,
+            )
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file of plain arrays and JSON, without pickle.
@@ -487,18 +589,24 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         return RowGenerator(self.backbone_, self.codec_, self.settings_, device, seed)
 
     @contextmanager
-    def _source_of_call(self, seed: int | None) -> Iterator[RowGenerator]:
-        """Context manager: the generator of rows for a call with or without a seed.
+    def _seed_of_call(self, seed: int | None) -> Iterator[int]:
+        """Context manager: the seed of a call that got one or not.
 
         A call that fails does not count.
         """
         self._check_fitted()
         if seed is not None:
-            yield self._source(seed)
+            yield check_int("seed", seed, 0)
             return
         own = stream_seed(self._state.parameters["seed"], "call", self._calls)
-        yield self._source(own if self._calls else 0)
+        yield own if self._calls else 0
         self._calls += 1
+
+    @contextmanager
+    def _source_of_call(self, seed: int | None) -> Iterator[RowGenerator]:
+        """Context manager: the generator of rows for a call with or without a seed."""
+        with self._seed_of_call(seed) as own:
+            yield self._source(own)
 
     def _frames(
         self,

@@ -1,4 +1,4 @@
-"""The command line: `augmask inspect|fit|sample|impute|evaluate|report|demo`.
+"""The command line: `augmask inspect|fit|sample|impute|evaluate|report|status|demo`.
 
 Results go to standard output, everything else to standard error. Heavy libraries are
 imported inside the commands, so that `augmask --help` answers at once. Other packages
@@ -23,6 +23,7 @@ from augmask.cli.fit import fit
 from augmask.cli.inspect import inspect
 from augmask.cli.rows import impute, sample
 from augmask.cli.scores import demo, evaluate, report
+from augmask.cli.status import status
 from augmask.cli.terminal import graceful_shutdown, print_error
 from augmask.errors import AugMaskError, UsageError
 from augmask.packages import entry_points_of
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for _command in (inspect, fit, sample, impute, evaluate, report, demo):
+for _command in (inspect, fit, sample, impute, evaluate, report, status, demo):
     app.command()(_command)
 for _name, _point in entry_points_of("augmask.commands").items():
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,18 +13,22 @@ from augmask.cli.shared_options import (
     CsvSafe,
     Data,
     Device,
+    Jobs,
     Json,
     ModelFile,
     OpenTable,
     RowsFile,
+    Scheduler,
     Seed,
     reads_tables,
 )
 from augmask.cli.terminal import collect_warnings, print_json, progress_reporter
+from augmask.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from augmask.model import AugMask
     from augmask.progress import Progress
 
 
@@ -55,17 +60,27 @@ def sample(
         str | None,
         typer.Option(help="'learned': leave values missing as in the real table"),
     ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="write so many Parquet files to the folder --out, resumably"),
+    ] = None,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
     csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Generate synthetic rows and write them to a file."""
+    """Generate synthetic rows and write them to a file, or to a folder."""
     from augmask.files import check_apart
     from augmask.model import load
+    from augmask.partitioned_rows import check_folder
     from augmask.sample.write import check_output
 
-    check_output(out)
+    if partitions is None:
+        check_output(out)
+    else:
+        check_folder(out)
     check_apart("--out", out, model_file)
     started = time.monotonic()
     with progress_reporter(as_json) as progress:
@@ -73,6 +88,9 @@ def sample(
         rows = load(model_file, device=device).sample_to(
             out,
             n,
+            partitions=partitions,
+            scheduler=scheduler,
+            n_jobs=jobs,
             seed=seed,
             progress=accepted,
             where=where,
@@ -82,6 +100,8 @@ def sample(
     seconds = round(time.monotonic() - started, 1)
     if as_json:
         facts = {"rows": rows, "file": str(out), "seconds": seconds}
+        if partitions is not None:
+            facts["partitions"] = partitions
         print_json(facts if accepted.rate is None else facts | {"rate": accepted.rate})
         return
     share = ""
@@ -89,6 +109,29 @@ def sample(
         share = f" ({accepted.rate:.1%} of unconditional rows satisfy the condition)"
     kind = "complete rows" if missing is None else "rows"
     typer.echo(f"{out}: {rows:,} {kind} in {seconds} s{share}")
+
+
+def _impute_file(
+    model: AugMask,
+    source: Any,
+    out: Path,
+    n_draws: int,
+    csv_safe: bool,
+    seed: int,
+    progress: Progress,
+) -> tuple[int, int]:
+    """Complete one table; return the rows written and the cells imputed in each."""
+    from augmask.sample.imputations import Imputations
+    from augmask.sample.write import write_frames
+    from augmask.table.frames import read_frame
+
+    imputed = model.impute(
+        read_frame(source), n_draws=n_draws, seed=seed, progress=progress
+    )
+    table: pd.DataFrame = (
+        imputed.long() if isinstance(imputed, Imputations) else imputed
+    )
+    return write_frames([table], out, csv_safe=csv_safe), table.attrs["filled"]
 
 
 @reads_tables
@@ -100,6 +143,8 @@ def impute(
         int,
         typer.Option(help="completed tables, stacked and numbered in column `draw`"),
     ] = 1,
+    scheduler: Scheduler = None,
+    jobs: Jobs = None,
     csv_safe: CsvSafe = False,
     seed: Seed = 0,
     device: Device = "auto",
@@ -107,30 +152,49 @@ def impute(
     open_table: OpenTable,
     as_json: Json = False,
 ) -> None:
-    """Impute the missing values of a table; all other cells stay unchanged."""
+    """Impute the missing values of a table; all other cells stay unchanged.
+
+    A folder of Parquet files is written to another folder, part by part.
+    """
     from augmask.files import check_apart
     from augmask.model import load
-    from augmask.sample.imputations import Imputations
-    from augmask.sample.write import check_output, write_frames
-    from augmask.table.frames import read_frame
+    from augmask.partitioned_rows import check_folder
+    from augmask.sample.write import check_output
+    from augmask.table.partitions import is_partitioned
 
-    check_output(out)
+    in_parts = is_partitioned(data) or scheduler is not None or jobs is not None
+    if in_parts:
+        check_folder(out)
+        if csv_safe:
+            raise UsageError(
+                "--csv-safe applies to CSV files, and parts are Parquet files; leave "
+                "it out"
+            )
+    else:
+        check_output(out)
     check_apart("--out", out, data, model_file)
     started = time.monotonic()
     source = open_table(data)
     with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
-        frame = read_frame(source)
-        imputed = load(model_file, device=device).impute(
-            frame, n_draws=n_draws, seed=seed, progress=progress
-        )
-        table: pd.DataFrame = (
-            imputed.long() if isinstance(imputed, Imputations) else imputed
-        )
-        rows = write_frames([table], out, csv_safe=csv_safe)
+        model = load(model_file, device=device)
+        if in_parts:
+            rows, filled = model.impute_to(
+                data,
+                out,
+                n_draws=n_draws,
+                scheduler=scheduler,
+                n_jobs=jobs,
+                seed=seed,
+                progress=progress,
+            )
+        else:
+            rows, filled = _impute_file(
+                model, source, out, n_draws, csv_safe, seed, progress
+            )
     facts = {
         "rows": rows,
         "file": str(out),
-        "imputed": table.attrs["filled"],
+        "imputed": filled,
         "n_draws": n_draws,
         "seconds": round(time.monotonic() - started, 1),
         "notes": notes,

@@ -10,15 +10,34 @@ from typing import Annotated, Any
 
 import typer
 
+from augmask.errors import UsageError
+
 Data = Annotated[
     Path,
     typer.Argument(
-        help="table: .csv, .tsv or .txt (also .gz or .zip), .xlsx, .parquet, .feather"
+        help="table: .csv, .tsv or .txt (also .gz or .zip), .xlsx, .parquet, .feather; "
+        "or a folder of .parquet files, or a pattern in quotes"
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="model, *.augmask")]
 RowsFile = Annotated[
-    Path, typer.Option("--out", help=".csv, .csv.gz, .parquet or .feather")
+    Path,
+    typer.Option(
+        "--out",
+        help=".csv, .csv.gz, .parquet or .feather; a new folder if several files are "
+        "written",
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Dask scheduler whose workers do the partitions: tcp://10.0.0.5:8786",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", help="processes of this machine that do the partitions"),
 ]
 Real = Annotated[Path, typer.Argument(help="the table the model was trained on")]
 Synthetic = Annotated[Path, typer.Argument(help="synthetic rows")]
@@ -77,16 +96,33 @@ _READ_OPTIONS = {
 OpenTable = Callable[[Path], Any]
 
 
+def _without_na(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "na"}
+
+
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter `open_table` of a command by the options about files."""
 
     @wraps(command)
     def with_options(**values: Any) -> None:
+        from augmask.table.partitions import is_partitioned
         from augmask.table.read_options import TableFile, options_from_texts
 
         given = {name: values.pop(name) for name in _READ_OPTIONS}
-        options = options_from_texts(given.pop("na") or (), **given)
-        command(**values, open_table=lambda path: TableFile(path, options))
+        options = options_from_texts(given.get("na") or (), **_without_na(given))
+
+        def open_table(path: Path) -> Any:
+            if not is_partitioned(path):
+                return TableFile(path, options)
+            for name, value in given.items():
+                if value not in (None, []):
+                    raise UsageError(
+                        f"--{name} does not apply to {path}, a table of Parquet files; "
+                        "leave it out"
+                    )
+            return path
+
+        command(**values, open_table=open_table)
 
     own = signature(command, eval_str=True)
     parameters = []

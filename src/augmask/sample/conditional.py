@@ -358,11 +358,11 @@ class _ConditionalSampler:
 def _with_new_identifiers(
     rows: pd.DataFrame, generator: RowGenerator, start: int
 ) -> pd.DataFrame:
-    """Return rows whose identifiers count on from number `start`."""
+    """Return rows whose identifiers count on from row `start` of the generator."""
     rows = rows.reset_index(drop=True)
     for column in generator.codec.schema:
         if column.kind == "identifier":
-            new = unlearned_series(column, len(rows), start)
+            new = unlearned_series(column, len(rows), generator.first + start)
             kept = rows[column.label]
             if kept.isna().any():
                 new = new.astype(kept.dtype).mask(kept.isna())

@@ -207,7 +207,7 @@ def complete_partial(
 # -- all of it ---------------------------------------------------------------------
 
 
-def _is_table(where: Any) -> bool:
+def is_partial_rows(where: Any) -> bool:
     """Whether it can only be partial rows; anything else is read as a condition."""
     return isinstance(where, pd.DataFrame | Path) or kind_name(where) != "pandas"
 
@@ -252,7 +252,7 @@ def generate(
         Returns the model of the missing values that rows get; without it they are
         complete.
     """
-    if _is_table(where):
+    if is_partial_rows(where):
         frames = complete_partial(generator, where, n, constraints, progress)
     elif n is None:
         raise UsageError(

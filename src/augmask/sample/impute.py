@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -35,6 +35,9 @@ from augmask.table.table import BoolArray, FloatArray, Layout, Table
 
 # Unknown values of a column that a warning names.
 MAX_NAMED = 5
+
+# Levels of a table that its model did not learn, by the name of their column.
+UnknownLevels = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +71,17 @@ def _is_text(series: pd.Series) -> bool:
     return own in ("string", "empty") or not series.notna().any()
 
 
-def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
-    """Return the learned columns with cells to impute.
+def _targets(
+    frame: pd.DataFrame, codec: Codec, table: Table
+) -> tuple[list[_Target], UnknownLevels]:
+    """Return the learned columns with cells to impute, and levels not learned.
 
     Missing values modelled as a level are values; a level that was not learned counts
     as missing.
     """
     labels, place = _labels(frame, codec.schema), codec.layout.names.index
-    targets, unknown = [], []
+    targets: list[_Target] = []
+    unknown: UnknownLevels = {}
     for column in codec.schema:
         if not column.learned:
             continue
@@ -84,23 +90,29 @@ def _targets(frame: pd.DataFrame, codec: Codec, table: Table) -> list[_Target]:
         missing = ~table.observed[:, place(column.name)]
         new_level = missing & cells.observed
         if new_level.any():
-            levels = pd.unique(pd.Series(cells.values[new_level]))
-            text = ", ".join(repr(level) for level in levels[:MAX_NAMED])
-            extra = len(levels) - MAX_NAMED
-            more = f" and {extra} more" if extra > 0 else ""
-            unknown.append(f"column {column.name!r}: {text}{more}")
+            unknown[column.name] = list(pd.unique(pd.Series(cells.values[new_level])))
         fill = missing if not column.missing_is_level else new_level
         if fill.any():
             as_text = column.format is not None and _is_text(frame[label])
             targets.append(_Target(column, label, cells, fill, as_text))
-    if unknown:
+    return targets, unknown
+
+
+def warn_of_unknown(unknown: UnknownLevels) -> None:
+    """Warn that these levels are imputed, if there are any."""
+    columns = []
+    for name, levels in unknown.items():
+        text = ", ".join(repr(level) for level in levels[:MAX_NAMED])
+        extra = len(levels) - MAX_NAMED
+        more = f" and {extra} more" if extra > 0 else ""
+        columns.append(f"column {name!r}: {text}{more}")
+    if columns:
         warnings.warn(
             "values that were not learned count as missing and are imputed: "
-            + "; ".join(unknown),
+            + "; ".join(columns),
             AugMaskWarning,
             stacklevel=4,
         )
-    return targets
 
 
 # -- the dtype of an imputed column ------------------------------------------------
@@ -244,7 +256,11 @@ def _draw(
 
 
 def impute(
-    data: Any, generator: RowGenerator, n_draws: int = 1, progress: Progress = silent
+    data: Any,
+    generator: RowGenerator,
+    n_draws: int = 1,
+    progress: Progress = silent,
+    tell: Callable[[UnknownLevels], None] = warn_of_unknown,
 ) -> Imputations:
     """Return `n_draws` completions of a table.
 
@@ -256,6 +272,8 @@ def impute(
     generator : RowGenerator
     n_draws : int
     progress : callable
+    tell : callable
+        Gets the levels that were not learned.
     """
     codec = generator.codec
     data = collected(data)
@@ -265,7 +283,8 @@ def impute(
     if generator.settings.ties == "dequantize":
         ties_seed = stream_seed(generator.seed, "impute ties")
     table = codec.encode(frame[list(labels.values())], ties_seed)
-    targets = _targets(frame, codec, table)
+    targets, unknown = _targets(frame, codec, table)
+    tell(unknown)
     if isinstance(data, pd.DataFrame):
         frame.index = data.index
     changed = [target.label for target in targets]

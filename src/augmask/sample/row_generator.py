@@ -250,6 +250,8 @@ class RowGenerator:
     settings : Settings
     device : torch.device
     seed : int
+    first : int, default 0
+        Number of the first row in the entire output, for identifiers.
     """
 
     backbone: Backbone
@@ -257,6 +259,7 @@ class RowGenerator:
     settings: Settings
     device: torch.device
     seed: int
+    first: int = 0
 
     def features(self, labels: tuple[Any, ...]) -> BoolArray:
         """Return which features [d] encode the columns of these labels."""
@@ -284,8 +287,9 @@ class RowGenerator:
     def decode(
         self, num: FloatArray, cat: CodeArray, start: int, *name: str | int
     ) -> pd.DataFrame:
-        """Return rows from number `start` on as a frame."""
-        return self.codec.decode(num, cat, stream(self.seed, "decode", *name), start)
+        """Return rows as a frame; `start` counts from the first of this generator."""
+        rng = stream(self.seed, "decode", *name)
+        return self.codec.decode(num, cat, rng, self.first + start)
 
     def batches(self, n: int, progress: Progress) -> Iterator[RowBatch]:
         """Yield `n` unconditional rows, encoded."""

@@ -111,6 +111,12 @@ class _ArrowFile:
             self._writer.close()
 
 
+def write_table(table: pa.Table, path: str | Path) -> None:
+    """Write an Arrow table to a Parquet file, with its types as they are."""
+    with atomic_write(path) as part:
+        pa.parquet.write_table(table, part)
+
+
 def _open_file(part: Path, name: str) -> _CsvFile | _ArrowFile:
     if name.endswith((".parquet", ".feather")):
         return _ArrowFile(part, parquet=name.endswith(".parquet"))

@@ -338,7 +338,8 @@ def partitioned_table(source: Any) -> PartitionedTable:
     pieces: list[Piece] = []
     for path, footer, own in zip(paths, footers, keys, strict=True):
         sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-        pieces += _pieces(path, sizes, own)
+        # absolute: a worker may run in another folder
+        pieces += _pieces(path.absolute(), sizes, own)
     parts: list[Part] = []
     run: list[Piece] = []
     start = 0

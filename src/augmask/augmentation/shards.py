@@ -210,9 +210,15 @@ class Shard:
         for kind, own in (("num", missing[:, :n_num]), ("cat", missing[:, n_num:])):
             offset = views[f"{kind}_offset"][first:end].astype(np.int64)
             start = int(offset[0]) if len(offset) else 0
-            fill = views[f"{kind}_fill"][:, start : start + int(own.sum())]
+            count, stored = int(own.sum()), views[f"{kind}_fill"]
+            fill = stored[:, start : start + count] if count else _nothing(stored)
             arrays |= {f"{kind}_offset": offset - start, f"{kind}_fill": fill}
         return arrays
+
+
+def _nothing(stored: Any) -> npt.NDArray[Any]:
+    """Return no columns of a stored array: a slice past its end is an error."""
+    return np.zeros((stored.get_shape()[0], 0), stored[:0].dtype)
 
 
 def joined(runs: Sequence[Arrays]) -> Arrays:

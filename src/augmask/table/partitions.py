@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +30,7 @@ from augmask.table.frames import READ_ERRORS, from_arrow
 # Rows of a part: as many as keep a process that works on one below a gigabyte.
 PART_ROWS = 250_000
 PATTERN = "*?["
+INDEX = re.compile(r"__index_level_\d+__")
 
 
 @dataclass(frozen=True)
@@ -232,10 +234,15 @@ def _key_type(values: Iterable[str]) -> pa.DataType:
     return pa.int64() if plain else pa.string()
 
 
+def _own_columns(schema: pa.Schema) -> pa.Schema:
+    """Return a schema without the nameless index that pandas adds."""
+    return pa.schema([field for field in schema if not INDEX.fullmatch(field.name)])
+
+
 def _common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     """Return types that hold the columns of all files."""
     first_path, first = schemas[0]
-    plain = [first.remove_metadata()]
+    plain = [first]
     for path, schema in schemas[1:]:
         odd = set(schema.names) ^ set(first.names)
         if odd:
@@ -248,7 +255,7 @@ def _common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
                 f"{has} and not in {lacks}; rewrite one of them or pass a list of files"
             )
         if not schema.equals(first):
-            plain.append(schema.remove_metadata())
+            plain.append(schema)
     try:
         common = pa.unify_schemas(plain, promote_options="permissive")
     except pa.ArrowTypeError as error:
@@ -316,7 +323,7 @@ def partitioned_table(source: Any) -> PartitionedTable:
         try:
             with parquet.ParquetFile(path) as file:
                 footers.append(file.metadata)
-                schemas.append((str(path), file.schema_arrow))
+                schemas.append((str(path), _own_columns(file.schema_arrow)))
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"{path} cannot be read as Parquet: {error}") from error
     keys = [_keys(path, root) for path in paths]

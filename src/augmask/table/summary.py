@@ -31,6 +31,8 @@ from augmask.table.schema import NUMERIC, Column, Schema, column_cells
 Floats = npt.NDArray[np.float64]
 
 MAX_DISTINCT = 65_536
+# Cells that stand for a counted column when its kind is inferred.
+REPRESENTATIVE_ROWS = 200_000
 # Centroids of a digest; its size is about 16 bytes each.
 CENTROIDS = 20_000
 
@@ -76,7 +78,8 @@ def weighted_quantiles(
     """
     order = np.argsort(values, kind="stable")
     values, ends = values[order], np.cumsum(counts[order])
-    position = probabilities * (ends[-1] - 1)
+    # per cent and back, so that they round as numpy's
+    position = probabilities * 100 / 100 * (ends[-1] - 1)
     low = np.floor(position)
     left = values[np.searchsorted(ends, low, side="right")]
     high = np.minimum(low + 1, ends[-1] - 1)
@@ -240,22 +243,35 @@ def merge(
 # -- the schema of the whole ---------------------------------------------------------
 
 
-def _extended(sample: pd.Series, summary: ColumnSummary) -> pd.Series:
-    """Return the sampled cells, then the values or extremes that they lack."""
+def _representative(sample: pd.Series, summary: ColumnSummary) -> pd.Series:
+    """Return cells that stand for a whole column.
+
+    Counted values occur in proportion, at least once each, and exactly as often as in
+    the table if it has few rows; other columns are the sample and their extremes.
+    """
     known = summary.series()
     if not len(known):
         return sample
-    unseen = known[~known.isin(sample.dropna().unique())]
-    if not len(unseen):
-        return sample
+    missing = summary.rows - summary.observed
+    if summary.counts is None:
+        extremes = known[~known.isin(sample.dropna().unique())]
+        return pd.concat([sample, _as_type(extremes, sample)], ignore_index=True)
+    scale = min(1.0, REPRESENTATIVE_ROWS / summary.rows)
+    counts = np.ceil(summary.counts * scale).astype(np.int64)
+    values = _as_type(known, sample).repeat(counts)
+    empty = range(len(values), len(values) + int(np.ceil(missing * scale)))
+    return values.reset_index(drop=True).reindex([*range(len(values)), *empty])
+
+
+def _as_type(values: pd.Series, like: pd.Series) -> pd.Series:
+    """Return distinct values in the type of the sampled cells."""
     try:
-        unseen = unseen.astype(sample.dtype)
+        return values.astype(like.dtype)
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"column {sample.name!r} holds values of several types, such as "
-            f"{unseen.iloc[0]!r}; rewrite its files"
+            f"column {like.name!r} holds values of several types, such as "
+            f"{values.iloc[0]!r}; rewrite its files"
         ) from error
-    return pd.concat([sample, unseen], ignore_index=True)
 
 
 def complete_column(
@@ -277,8 +293,8 @@ def complete_column(
         What the user declares about the column.
     """
     missing_rate = 1 - summary.observed / summary.rows
-    extended = _extended(sample, summary)
-    if len(extended) > len(sample):
+    cells = _representative(sample, summary)
+    if cells is not sample:
         own = dict(settings) | {"missing_as": column.missing_as}
         distinct = None if summary.counts is None else len(summary.counts)
         settled = column.kind not in ("constant", "all-missing") and not (
@@ -293,11 +309,13 @@ def complete_column(
             own["kind"] = column.kind
         if column.format is not None:
             own["format"] = column.format
-        again = infer_column(extended, column.label, own)
+        again = infer_column(cells, column.label, own)
         column = replace(
             again,
             dtype=column.dtype if settled else again.dtype,
-            reason=column.reason if settled else again.reason,
+            reason=column.reason
+            if settled and again.reason.startswith("declared")
+            else again.reason,
             missing_where=column.missing_where,
             determined_by=column.determined_by,
             seen_with=column.seen_with,

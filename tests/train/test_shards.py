@@ -71,6 +71,8 @@ def rows_of(data, batches):
         data.advance(BATCH)
         batch, _ = data.batch()
         taken.append(batch.num[:, 0].long().tolist())
+    # a thread would go on reading ahead
+    data.restore(data.state())
     return taken
 
 
@@ -197,8 +199,6 @@ def test_processes_share_the_batch_of_one_and_read_their_own_shards(
             patch.setattr(shards.Shard, "read", noted)
             for batch, own in zip(together, rows_of(data, 12), strict=True):
                 batch += own
-            # ends the prefetching, which would be noted as the next process's
-            data.restore(data.state())
         opened.append(read)
     assert [sorted(batch) for batch in together] == [sorted(batch) for batch in alone]
     assert sum(map(len, opened)) == len(set().union(*opened)) == len(found)

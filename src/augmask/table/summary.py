@@ -292,7 +292,7 @@ def complete_column(
     settings : mapping
         What the user declares about the column.
     """
-    missing_rate = 1 - summary.observed / summary.rows
+    missing_rate = (summary.rows - summary.observed) / summary.rows
     cells = _representative(sample, summary)
     if cells is not sample:
         own = dict(settings) | {"missing_as": column.missing_as}

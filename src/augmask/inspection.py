@@ -14,10 +14,13 @@ from augmask.sample.constraints import suggest_constraints, suggestion_notes
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.notes import missingness_findings
+from augmask.table.partitions import is_partitioned, partitioned_table
 from augmask.table.schema import Schema
 from augmask.table.seen_combinations import with_links
 
 MAX_PATTERNS = 5
+# Rows of a table of many files that are looked at.
+SAMPLE_ROWS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,11 +35,14 @@ class Inspection:
         Rates, patterns and columns that are missing together.
     constraints : list of str
         Orders of columns that every row satisfies, for ``fit(constraints=...)``.
+    sampled_from : int, optional
+        Rows of the table, if it is in many files and a sample was looked at.
     """
 
     schema: Schema
     missing: Missingness
     constraints: list[str]
+    sampled_from: int | None = None
 
     @property
     def notes(self) -> list[str]:
@@ -65,13 +71,20 @@ class Inspection:
             "not_applicable": missingness_findings(self.schema),
             "constraints": self.constraints,
             "notes": self.notes,
-        }
+        } | ({} if self.sampled_from is None else {"sampled_from": self.sampled_from})
+
+    @property
+    def _size(self) -> str:
+        rows = f"{self.missing.n_rows:,} rows"
+        if self.sampled_from is not None:
+            rows = f"a sample of {self.missing.n_rows:,} of {self.sampled_from:,} rows"
+        return f"{rows}, {len(self.schema)} columns"
 
     def __str__(self) -> str:
         """Return what `augmask inspect` prints to standard output."""
         facts = self.missing
         lines = [
-            f"{facts.n_rows:,} rows, {len(self.schema)} columns",
+            self._size,
             f"missing: {self._missing_line()}",
             "",
             str(self.schema),
@@ -104,8 +117,7 @@ class Inspection:
         frame["levels"] = [n or "" for n in frame["levels"]]
         parts = [
             html_table(
-                f"{facts.n_rows:,} rows, {len(self.schema)} columns; missing: "
-                f"{self._missing_line()}",
+                f"{self._size}; missing: {self._missing_line()}",
                 list(frame),
                 frame.itertuples(index=False),
             )
@@ -130,6 +142,8 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     Parameters
     ----------
     data : DataFrame, polars frame, Arrow table or path
+        Of a table of many files (a folder, a pattern or a list of Parquet files), a
+        sample of 100,000 rows is looked at, and levels that it lacks are not shown.
     schema : Schema, path or mapping, optional
         As for `AugMask.fit`.
 
@@ -149,6 +163,11 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
     >>> print(str(facts).splitlines()[1])
     missing: 1.4% of all cells, 35 complete rows, 2 patterns
     """
+    total = None
+    if is_partitioned(data):
+        table = partitioned_table(data)
+        total = len(table)
+        data = table.take(table.sample_places(SAMPLE_ROWS, 0, "inspect"))[0]
     frame = read_frame(data)
     inferred = infer_schema(frame, schema, suggest=True, group_codes=True)
     linked = with_links(frame, inferred)
@@ -156,4 +175,5 @@ def inspect(data: Any, *, schema: Any = None) -> Inspection:
         linked,
         describe(frame, missing_mask(frame, linked)),
         suggest_constraints(frame, linked),
+        total,
     )

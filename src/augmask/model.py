@@ -484,10 +484,11 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
         data : str, Path or sequence of them
             A folder, a pattern such as ``"lake/2024-*.parquet"``, or files.
         path : str or Path
-            A new folder. It gets one file for each part of the table (a file, or about
-            250,000 rows of one), in the same order. Observed cells, other columns and
-            the order of rows and columns stay as they are; columns that only the names
-            of folders hold (`year=2024`) become columns of the files.
+            A new folder. It gets one file for about 250,000 rows of the table, in the
+            same order: small files are joined, large ones cut between row groups.
+            Observed cells, other columns and the order of rows and columns stay as they
+            are; categories become text, and what only the names of folders say
+            (`year=2024`) becomes a column.
         n_draws : int, default=1
             Number of imputations to draw: completed rows of a part follow each other,
             numbered in a first column `draw`.

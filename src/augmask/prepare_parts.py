@@ -130,11 +130,9 @@ def _held_out_places(
     table: PartitionedTable, held_out: Holdout | None, seed: int
 ) -> list[npt.NDArray[np.int64]]:
     """Return the rows of each part that nothing is learned from."""
-    chosen = np.zeros(0, np.int64) if held_out is None else held_out.chosen(seed)
-    return [
-        chosen[(chosen >= part.start) & (chosen < part.start + part.rows)] - part.start
-        for part in table.parts
-    ]
+    return table.places(
+        np.zeros(0, np.int64) if held_out is None else held_out.chosen(seed)
+    )
 
 
 def _in_order(results: Iterator[tuple[int, Any]]) -> Iterator[Any]:

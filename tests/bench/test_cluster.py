@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.dask_cluster import dask, scheduler_in
 
 from augmask import engine
 from augmask.augmentation.boosted import LgbmS
@@ -28,46 +25,7 @@ from augmask_bench.cluster import ClusterLost, JobsFailed, on_cluster, run_on_cl
 
 HERE = Path(__file__).parent
 WORKERS = 3
-PATH = os.environ.get("PYTHONPATH")
 GPU = {"GPU": 1}
-
-
-@contextmanager
-def dask(folder: Path, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a Dask command as a user would, and end it with all its processes."""
-    settings = {
-        # two deaths of a job are enough for these tests
-        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
-        "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [PATH])]),
-        "OMP_NUM_THREADS": "1",
-    }
-    with (folder / f"{command[0]}.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dask", *command, "--no-dashboard"],
-            env=os.environ | settings,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        # the whole session at once: a nanny would start a new worker for a dead one
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-@contextmanager
-def scheduler_in(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    file = folder / "scheduler.json"
-    local = ["--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file)]
-    with dask(folder, "scheduler", *local) as process:
-        for _ in range(600):
-            # the file appears before it is written
-            if file.exists() and file.read_text().endswith("}"):
-                break
-            time.sleep(0.05)
-        yield json.loads(file.read_text())["address"], process
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +35,8 @@ def scheduler(tmp_path_factory) -> Iterator[str]:
     options = ["--nthreads", "1", "--nworkers", str(WORKERS), "--resources", "GPU=1"]
     options += ["--local-directory", str(folder), "--host", "127.0.0.1"]
     with (
-        scheduler_in(folder) as (address, _),
-        dask(folder, "worker", address, *options),
+        scheduler_in(folder, HERE) as (address, _),
+        dask(folder, "worker", address, *options, path=HERE),
     ):
         yield address
 
@@ -263,7 +221,7 @@ def test_column_fits_on_the_cluster_are_those_of_this_machine(
 
 
 def test_a_lost_scheduler_is_reported_at_once(tmp_path, jobs):
-    with scheduler_in(tmp_path) as (address, process):
+    with scheduler_in(tmp_path, HERE) as (address, process):
         ending = threading.Timer(1.0, process.kill)
         ending.start()
         with (

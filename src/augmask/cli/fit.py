@@ -15,6 +15,7 @@ from augmask.cli.shared_options import (
     Device,
     Json,
     OpenTable,
+    Scheduler,
     SchemaFile,
     Seed,
     reads_tables,
@@ -122,6 +123,14 @@ def fit(
         str,
         typer.Option(help="share of rows to hold out for the report, e.g. 0.05"),
     ] = "auto",
+    work_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="of a folder of Parquet files: where encoded and completed rows are "
+            "kept, to resume a killed fit and for further fits",
+        ),
+    ] = None,
+    scheduler: Scheduler = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="any other setting, e.g. --set completions=stack:8"),
@@ -173,6 +182,8 @@ def fit(
                 constraints=constraints,
                 private_extremes=private_extremes,
                 holdout=_parse_holdout(holdout),
+                work_dir=work_dir,
+                scheduler=scheduler,
             )
         if not parallel.is_main_process():
             return

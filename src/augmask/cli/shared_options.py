@@ -39,8 +39,10 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", help="processes of this machine that do the partitions"),
 ]
-Real = Annotated[Path, typer.Argument(help="the table the model was trained on")]
-Synthetic = Annotated[Path, typer.Argument(help="synthetic rows")]
+Real = Annotated[
+    Path, typer.Argument(help="the table the model was trained on, or its folder")
+]
+Synthetic = Annotated[Path, typer.Argument(help="synthetic rows, or their folder")]
 Test = Annotated[Path | None, typer.Option(help="real rows held out from training")]
 Target = Annotated[str | None, typer.Option(help="column to predict on test rows")]
 Learner = Annotated[

@@ -8,9 +8,11 @@ privacy and a better reference; a target adds utility.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +29,19 @@ from augmask.evaluation.references import (
     mean_mode_fill,
     real_pair,
 )
-from augmask.evaluation.results import Scores
+from augmask.evaluation.results import Entry, Scores
+from augmask.evaluation.samples import SAMPLE_ROWS, SUBSAMPLES, Samples, with_errors
 from augmask.evaluation.scoring import Pair, Pairs, Scorer
-from augmask.evaluation.tables import Tables, read_tables
+from augmask.evaluation.tables import Tables, check_subsample, read_tables
 from augmask.evaluation.utility import Learner, check_learner
 from augmask.evaluation.verdict import judge
 from augmask.missing.model import MissingModel, with_missing
 from augmask.packages import library_versions
-from augmask.progress import Progress, ProgressOption, reporting
+from augmask.progress import Progress, ProgressOption, reporting, silent
 from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.holdout import Holdout
+from augmask.table.partitions import is_partitioned
 from augmask.table.schema import Schema
 
 Step = Callable[[], None]
@@ -64,6 +68,8 @@ class _Evaluation(Scorer):
         self.learner: Learner = learner
         self.held_out = held_out
         self.files: dict[str, str] = {}
+        # Rows of the tables of many files, of which a sample is scored.
+        self.sampled: dict[str, int] = {}
         self.model: dict[str, Any] | None = None
         self.augmenter = augmenter
         self.progress = progress
@@ -266,6 +272,8 @@ class _Evaluation(Scorer):
             "seconds": round(seconds, 1),
             "notes": [*tables.notes, *self.notes],
         }
+        if self.sampled:
+            facts["sampled"] = self.sampled
         display = {label: tables.for_display(frame) for label, frame in frames.items()}
         scores = Scores(
             self.entries,
@@ -308,26 +316,53 @@ def _facts_of(model: Any) -> dict[str, Any]:
 
 
 def _held_out_rows(
-    real: pd.DataFrame, model: Any
-) -> tuple[pd.DataFrame, pd.DataFrame | None, str]:
-    """Return the rows that a model learned from, those held out, and a note on them."""
+    real: Any, model: Any, samples: Samples
+) -> tuple[Any, Any | None, str]:
+    """Return the rows that a model learned from, those held out, and a note on them.
+
+    Of a table of many files, the rows that it learned from are a sample.
+    """
     facts = model.training_.get("holdout")
     if facts is None:
         return real, None, "The model learned from all rows: `fit` held none out."
     held_out = Holdout.from_dict(facts)
-    if not held_out.matches(real):
+    if is_partitioned(real):
+        learned, other = samples.open_without(real, "real", held_out, model.seed)
+    else:
+        learned, other = read_frame(real), None
+        if held_out.matches(learned):
+            learned, other = held_out.split(learned, model.seed)
+    if other is None:
         return (
-            real,
+            learned,
             None,
             "Privacy and utility are not measured on the rows that `fit` held out: the "
             "real table is another table than the model was fitted to.",
         )
-    learned, other = held_out.split(real, model.seed)
     note = (
         f"The test rows are the {held_out.held_out:,} of {held_out.rows:,} rows that "
         "`fit` held out."
     )
     return learned, other, note
+
+
+def _entries_of_subsample(part: Tables, whole: _Evaluation) -> Mapping[str, Entry]:
+    """Return the scores of a part of the rows, but for those of the augmenter."""
+    run = _Evaluation(
+        part,
+        whole.target,
+        whole.seed,
+        None,
+        whole.learner,
+        whole.held_out,
+        whole.n_jobs,
+        silent,
+    )
+    for step in run.steps():
+        # what the whole table has, a part of it may have too little of
+        with suppress(AugMaskError, ArithmeticError):
+            step()
+    return run.entries
 
 
 def evaluate(
@@ -350,7 +385,9 @@ def evaluate(
     Parameters
     ----------
     real : DataFrame, polars frame, Arrow table or path
-        The table that was learned from, complete or not.
+        The table that was learned from, complete or not. Of a table of many files (a
+        folder, a pattern or a list of Parquet files), real or not, a stratified sample
+        of 100,000 rows is scored, and every score comes with its standard error.
     synthetic : DataFrame, polars frame, Arrow table or path
         Complete rows, or rows of ``sample(missing="learned")``: of these, observed
         cells are compared, and scores that need complete rows are left out.
@@ -368,7 +405,8 @@ def evaluate(
         As for `AugMask.fit`. Columns that it sets aside are not scored.
     seed : int
     subsample : int, optional
-        Score at most this many random rows of each table. All rows by default.
+        Score at most this many random rows of each table. All rows by default, or
+        100,000 of a table of many files.
     augmenter : str, Augmenter or None
         What draws the held-out cells of an incomplete table; None skips them.
     learner : {"lightgbm", "xgboost"}
@@ -405,6 +443,8 @@ def evaluate(
         raise UsageError(f"seed must be an integer of at least 0, got {seed!r}")
     check_learner(learner)
     files = {"real": real, "synthetic": synthetic, "test": test}
+    check_subsample(subsample)
+    samples = Samples(SAMPLE_ROWS if subsample is None else subsample, seed)
     notes: list[str] = []
     held_out = False
     if model is not None:
@@ -414,12 +454,18 @@ def evaluate(
         if isinstance(augmenter, str) and augmenter == "auto" and own != "zero":
             augmenter = own if not isinstance(own, str) or own in AUGMENTERS else "auto"
         if test is None:
-            real, test, note = _held_out_rows(read_frame(real), model)
+            real, test, note = _held_out_rows(real, model, samples)
             held_out = test is not None
             notes.append(note)
     if augmenter is not None:
         # Refuse an unknown name before the work rather than after it.
         resolve_augmenter(augmenter)
+    real, synthetic, test = (
+        samples.open(source, label)
+        for label, source in (("real", real), ("synthetic", synthetic), ("test", test))
+    )
+    if samples.sizes:
+        notes.append(samples.note)
     read = partial(
         read_tables, target=target, schema=schema, subsample=subsample, seed=seed
     )
@@ -446,5 +492,15 @@ def evaluate(
         for i, step in enumerate(steps):
             report("evaluate", i, len(steps), {})
             step()
+        if samples.sizes:
+
+            def score(part: Tables) -> Mapping[str, Entry]:
+                report("errors", next(turn), SUBSAMPLES, {})
+                return _entries_of_subsample(part, run)
+
+            turn = count()
+            run.entries = with_errors(run.entries, tables, score)
+            run.sampled = {label: total for label, (_, total) in samples.sizes.items()}
+            report("errors", SUBSAMPLES, SUBSAMPLES, {})
         report("evaluate", len(steps), len(steps), {})
     return run.scores(subsample, time.monotonic() - began)

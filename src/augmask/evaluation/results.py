@@ -139,6 +139,8 @@ class Entry:
     noise : float
         How far chance alone may move the value from the reference: 2.5 standard
         errors; 0 if unknown.
+    error : float, optional
+        Standard error of the value, if it is that of a sample of a larger table.
     """
 
     value: float
@@ -150,6 +152,7 @@ class Entry:
     meaning: str
     comparable: float | None = None
     noise: float = 0.0
+    error: float | None = None
 
     @property
     def mark(self) -> float | None:
@@ -246,7 +249,10 @@ class Scores:
         rows = [
             (
                 entry.title,
-                *("" if x is None else f"{x:.4f}" for x in entry.shown.values()),
+                *(
+                    "" if x is None else f"{x:.4f}" + (with_error(entry) * (i == 0))
+                    for i, x in enumerate(entry.shown.values())
+                ),
                 entry.meaning,
             )
             for entry in self.entries.values()
@@ -255,7 +261,10 @@ class Scores:
         return html_table(self.verdict or "Scores", head, rows)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one line per number, indexed by key."""
+        """Return one line per number, indexed by key.
+
+        Scores of samples of larger tables have a column `error`, their standard error.
+        """
         numbers = ["value", "reference", "floor"]
         lines = {
             key: {
@@ -267,12 +276,17 @@ class Scores:
             for key, entry in self.entries.items()
         }
         frame = pd.DataFrame.from_dict(lines, orient="index").rename_axis("score")
+        if _have_errors(self.entries):
+            errors = [entry.error for entry in self.entries.values()]
+            frame.insert(1, "error", errors)
+            numbers.append("error")
         return frame.astype(dict.fromkeys(numbers, "float64"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers, tables and facts as plain data."""
         numbers = {
             key: {**entry.shown, "better": entry.better, "noise": entry.noise}
+            | ({} if entry.error is None else {"error": entry.error})
             for key, entry in self.entries.items()
         }
         tables = {
@@ -304,15 +318,36 @@ def _number(value: float | None) -> str:
     return text.rjust(WIDTH)
 
 
+def _have_errors(entries: Mapping[str, Entry]) -> bool:
+    return any(entry.error is not None for entry in entries.values())
+
+
+def with_error(entry: Entry) -> str:
+    """Return the standard error behind a value, empty if there is none.
+
+    Examples
+    --------
+    >>> entry = Entry(0.93, None, None, "fidelity", "higher", "Trend", "", error=0.002)
+    >>> with_error(entry)
+    ' ± 0.0020'
+    """
+    return "" if entry.error is None else f" ± {entry.error:.4f}"
+
+
 def _entry_lines(entries: Mapping[str, Entry]) -> Iterator[str]:
     wide = 2 + max(len("score"), *(len(entry.title) for entry in entries.values()))
-    head = "".join(name.rjust(WIDTH) for name in ("value", "reference", "floor"))
-    yield f"{'score':{wide}}{head}"
+    names = ["value", "reference", "floor"]
+    errors = _have_errors(entries)
+    if errors:
+        names.insert(1, "± error")
+    yield f"{'score':{wide}}{''.join(name.rjust(WIDTH) for name in names)}"
     for i, (_, group) in enumerate(groupby(entries.values(), lambda e: e.group)):
         if i:
             yield ""
         for entry in group:
-            cells = map(_number, entry.shown.values())
+            cells = [*map(_number, entry.shown.values())]
+            if errors:
+                cells.insert(1, _number(entry.error))
             short = entry.meaning.split(". ")[0].rstrip(".")
             yield f"{entry.title:{wide}}{''.join(cells)}  {short}"
 

@@ -489,6 +489,14 @@ def _with_values(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame(filled)
 
 
+def check_subsample(subsample: int | None) -> None:
+    """Raise if so few rows cannot be scored."""
+    if subsample is not None and subsample < MIN_ROWS:
+        raise UsageError(
+            f"subsample must be at least {MIN_ROWS} rows, got {subsample!r}"
+        )
+
+
 def read_tables(
     real: Any,
     synthetic: Any,
@@ -513,10 +521,7 @@ def read_tables(
     >>> tables.notes
     ["Not scored, because the real table lacks it: 'more' of the synthetic table."]
     """
-    if subsample is not None and subsample < MIN_ROWS:
-        raise UsageError(
-            f"subsample must be at least {MIN_ROWS} rows, got {subsample!r}"
-        )
+    check_subsample(subsample)
     sources: dict[str, Any] = {"real": real, "synthetic": synthetic}
     if test is not None:
         sources["test"] = test

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import augmask
 from augmask.evaluation.held_out import NOMINAL
-from augmask.evaluation.results import Scores
+from augmask.evaluation.results import Scores, with_error
 from augmask.evaluation.tables import Floats
 from augmask.evaluation.utility import TITLES
 from augmask.evaluation.verdict import CHANCE, RULES, Verdict, headline, overall
@@ -184,6 +184,9 @@ def _about(f: Facts, date: str | None) -> list[tuple[str, str]]:
         sizes["test"] = f"{test:,} rows"
         if f.run.get("held_out"):
             sizes["test"] += " that fit held out"
+    for label, total in f.run.get("sampled", {}).items():
+        if label in sizes:
+            sizes[label] += f", sampled from {total:,}"
     lines = [
         (label, f"{files[label]}, {size}" if label in files else size)
         for label, size in sizes.items()
@@ -293,6 +296,7 @@ def render(facts: Facts, date: str | None = None) -> str:
     pages = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     pages.filters |= {
         "score": _score,
+        "with_error": with_error,
         "percent": _percent,
         "safe_count": _safe_count,
         "share_of_rows": partial(_share_of_rows, rows=facts.rows["real"]),

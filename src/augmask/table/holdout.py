@@ -20,6 +20,7 @@ import pandas as pd
 from augmask.errors import UsageError, brief_repr
 from augmask.rng import stream
 from augmask.table.cells import read_cells
+from augmask.table.frames import from_arrow
 from augmask.table.partitions import PartitionedTable
 from augmask.validation import InvalidValue, RecordSpec, Refined, ValueSpec
 
@@ -31,6 +32,8 @@ FEWEST, MOST = 100, 5_000
 SMALLEST_TABLE = 2_000
 # More would leave too little to learn from.
 MOST_SHARE = 0.5
+# Rows of every part of a table of many files by which the table is recognised.
+HEAD_ROWS = 1_000
 # Hexadecimal digits: enough to recognise a table, too few to search for its values.
 DIGITS = 8
 
@@ -67,8 +70,15 @@ def table_fingerprint(frame: pd.DataFrame) -> str:
 
 
 def partitions_fingerprint(table: PartitionedTable) -> str:
-    """Stub until merged."""
-    return table_fingerprint(table.parts[0].read().head(1000))
+    """Return a short digest of a table of many files, wherever they lie.
+
+    Of every part it sees the number of rows and the values of the first ones.
+    """
+    digest = hashlib.sha256()
+    for part in table.parts:
+        first = table_fingerprint(from_arrow(part.head(HEAD_ROWS), part.name))
+        digest.update(f"{part.rows}\0{first}\0".encode())
+    return digest.hexdigest()[:DIGITS]
 
 
 _SPEC = RecordSpec(
@@ -137,9 +147,13 @@ class Holdout:
         learned, other = frame[~held_out], frame[held_out]
         return learned.reset_index(drop=True), other.reset_index(drop=True)
 
-    def matches(self, frame: pd.DataFrame) -> bool:
+    def matches(self, table: pd.DataFrame | PartitionedTable) -> bool:
         """Whether a table is the one that rows were held out of."""
-        return len(frame) == self.rows and table_fingerprint(frame) == self.fingerprint
+        if len(table) != self.rows:
+            return False
+        if isinstance(table, PartitionedTable):
+            return partitions_fingerprint(table) == self.fingerprint
+        return table_fingerprint(table) == self.fingerprint
 
 
 def rows_to_hold_out(holdout: Any, rows: int, preset: str) -> int:

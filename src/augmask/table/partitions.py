@@ -71,6 +71,13 @@ class Part:
             _read_piece(piece, self.schema) for piece in self.pieces
         )
 
+    def head(self, rows: int) -> pa.Table:
+        """Read the first rows of the part, or those of its first file if it has fewer.
+
+        No more of the file is decoded than that.
+        """
+        return _read_piece(self.pieces[0], self.schema, rows)
+
     def read(self) -> pd.DataFrame:
         """Read the part as a frame."""
         return from_arrow(self.arrow(), self.name, consume=True)
@@ -82,14 +89,20 @@ class Part:
         return self.pieces[0].path + (f" and {others} more files" if others else "")
 
 
-def _read_piece(piece: Piece, schema: pa.Schema) -> pa.Table:
+def _read_piece(piece: Piece, schema: pa.Schema, first: int | None = None) -> pa.Table:
+    """Read the rows of a piece, or the first of them."""
     from pyarrow import parquet
 
     keys = dict(piece.keys)
     own = [name for name in schema.names if name not in keys]
     try:
+        groups = list(piece.row_groups)
         with parquet.ParquetFile(piece.path) as file:
-            table = file.read_row_groups(list(piece.row_groups), columns=own)
+            if first is None:
+                table = file.read_row_groups(groups, columns=own)
+            else:
+                batches = file.iter_batches(first, groups, own)
+                table = pa.Table.from_batches([next(batches)])
         columns = [
             pa.array([keys[field.name]] * len(table)).cast(field.type)
             if field.name in keys
@@ -153,6 +166,35 @@ class PartitionedTable:
             np.sort(stream(seed, *name, i).choice(part.rows, int(quota), replace=False))
             for i, (part, quota) in enumerate(zip(self.parts, quotas, strict=True))
         ]
+
+    def places(self, rows: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        """Return where rows of the whole table, in order, lie in each part."""
+        starts = np.array([part.start for part in self.parts])
+        cuts = np.searchsorted(rows, starts[1:])
+        return [
+            own - start for own, start in zip(np.split(rows, cuts), starts, strict=True)
+        ]
+
+    def take(self, *choices: Sequence[npt.NDArray[np.int64]]) -> list[pa.Table]:
+        """Read rows by their places in each part; each part is read at most once.
+
+        Parameters
+        ----------
+        *choices : sequence of arrays
+            As `sample_places` and `places` return them.
+
+        Returns
+        -------
+        list of pyarrow.Table
+            One for each choice.
+        """
+        tables: list[list[pa.Table]] = [[self.schema.empty_table()] for _ in choices]
+        for i, part in enumerate(self.parts):
+            if any(len(choice[i]) for choice in choices):
+                rows = part.arrow()
+                for taken, choice in zip(tables, choices, strict=True):
+                    taken.append(rows.take(choice[i]))
+        return [pa.concat_tables(taken) for taken in tables]
 
     def read(self) -> pd.DataFrame:
         """Read all parts as one frame."""

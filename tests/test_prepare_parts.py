@@ -196,19 +196,25 @@ def test_strategies_differ_in_fill_and_loss_only(lake, tmp_path):
     assert everything.history_["loss"].iloc[-1] != observed.history_["loss"].iloc[-1]
 
 
-def test_training_in_parts_resumes_from_a_checkpoint(lake, tmp_path):
+@pytest.mark.parametrize("named", [False, True])
+def test_training_in_parts_resumes_from_a_checkpoint(lake, tmp_path, named):
     whole = model().fit(lake, work_dir=tmp_path / "job")
 
     def stop(phase, done, total, numbers):
-        if phase == "train" and done > 10:
+        if phase == "train" and done > 150:
             os.kill(os.getpid(), signal.SIGINT)
 
-    checkpoint = tmp_path / "fit.ckpt"
-    options = {"work_dir": tmp_path / "job", "checkpoint": checkpoint}
-    with pytest.raises(KeyboardInterrupt):
-        model(steps=400).fit(lake, progress=stop, **options)
-    resumed = model(steps=400).fit(lake, **options)
     unbroken = model(steps=400).fit(lake, work_dir=tmp_path / "job")
+    options = {"work_dir": tmp_path / "job"}
+    if named:
+        options["checkpoint"] = tmp_path / "fit.checkpoint"
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        model(steps=400).fit(lake, progress=stop, **options)
+    place = options.get("checkpoint", tmp_path / "job" / "training-")
+    assert f"is in {place}" in stopped.value.__notes__[0]
+    assert job_folder(tmp_path / "job").progress()["training"] == (0, 1)
+    resumed = model(steps=400).fit(lake, **options)
+    assert not list((tmp_path / "job").glob("*.checkpoint"))
     assert resumed.sample(50, seed=0).equals(unbroken.sample(50, seed=0))
     assert not whole.sample(50, seed=0).equals(unbroken.sample(50, seed=0))
 
@@ -300,7 +306,11 @@ def test_a_killed_fit_ends_with_the_same_bytes(lake, tmp_path):
     subprocess.run(fit_command(lake, broken, out), check=True)
     assert contents(broken) == contents(tmp_path / "whole")
     assert out.read_bytes() == (tmp_path / "a").read_bytes()
-    assert job_folder(broken).progress() == {"summary": (1, 1), "shards": (6, 6)}
+    assert job_folder(broken).progress() == {
+        "summary": (1, 1),
+        "shards": (6, 6),
+        "training": (1, 1),
+    }
 
 
 # -- a cluster -----------------------------------------------------------------------

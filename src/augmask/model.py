@@ -25,7 +25,7 @@ from augmask.partitioned_rows import (
     sample_partitions,
 )
 from augmask.prepare import FitSetup, TimeBudget, fingerprint, is_auto, prepare_fit
-from augmask.prepare_parts import opened_table, prepare_fit_parts
+from augmask.prepare_parts import kept_training, opened_table, prepare_fit_parts
 from augmask.progress import (
     PATIENCE,
     Progress,
@@ -257,11 +257,16 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                     )
                 seconds = budget.seconds_left()
                 headline(report, "", seconds)
-                if len(setup.trainers) > 1:
-                    runs = all_or_raise(train_many(setup.trainers, report, seconds))
-                else:
-                    saved = self._checkpoint(checkpoint, setup)
-                    runs = [train(setup.trainer, seconds, report, saved)]
+                saves = checkpoint is not None or work_dir is not None
+                # a digest of the whole table takes a while
+                run_name = self._run_name(setup) if saves else ""
+                with kept_training(work_dir, run_name, setup) as own:
+                    if len(setup.trainers) > 1:
+                        runs = all_or_raise(train_many(setup.trainers, report, seconds))
+                    else:
+                        path = own if checkpoint is None else checkpoint
+                        saved = None if path is None else Checkpoint(path, run_name)
+                        runs = [train(setup.trainer, seconds, report, saved)]
             self._finish(setup, runs, budget)
         return self
 
@@ -566,16 +571,13 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
             raise budget.used_up("before the first training step")
         self._set_state(setup.state.with_runs(runs))
 
-    def _checkpoint(
-        self, path: str | Path | None, setup: FitSetup
-    ) -> Checkpoint | None:
-        if path is None:
-            return None
+    def _run_name(self, setup: FitSetup) -> str:
+        """Return what two runs share that give the same result."""
         state = setup.state
         parts = [self.backbone, state.augmenter, self.supervise, self.seed]
         if setup.job:
             parts.append(setup.job)
-        return Checkpoint(path, fingerprint(parts, state.settings, setup.table))
+        return fingerprint(parts, state.settings, setup.table)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "backbone_"):

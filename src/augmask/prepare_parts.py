@@ -101,6 +101,7 @@ VALIDATION_ROWS = 4_096
 IN_MEMORY_CELLS = 20_000_000
 
 PREPARED, SAMPLE, VALIDATION = "prepared", "sample.parquet", "validation"
+TRAINED = "trained"  # an empty file that says so
 
 
 # -- the parts, without the rows that are held out ----------------------------------
@@ -361,10 +362,15 @@ def prepare_fit_parts(
         log.info("%s of %s rows are held out", f"{n:,}", f"{len(table):,}")
     away = _held_out_places(table, held_out, request.seed)
     fingerprint = _fingerprint(table, request, settings, n)
-    stages = {"summary": (f"{PREPARED}.*", 1), "shards": (PATTERN, len(table.parts))}
+    stages = {
+        "summary": (f"{PREPARED}.*", 1),
+        "shards": (PATTERN, len(table.parts)),
+        "training": (TRAINED, 1),
+    }
     main = parallel.is_main_process()
     if main:
         job = JobFolder.open(work_dir, "fit", fingerprint, stages)
+        (job.path / TRAINED).unlink(missing_ok=True)
         if not _file(job, PREPARED).exists():
             _prepare(job, table, away, request, settings, scheduler, progress)
     parallel.check_same(fingerprint, "all processes must fit the same table")
@@ -414,6 +420,27 @@ def prepare_fit_parts(
         fingerprint,
     )
     return build_setup(model, request, learned, members, make_data)
+
+
+@contextmanager
+def kept_training(
+    work_dir: str | Path | None, fingerprint: str, setup: FitSetup
+) -> Iterator[Path | None]:
+    """Give a checkpoint in a folder that the user named, and note the end there.
+
+    Without a folder, or with several networks, there is none.
+    """
+    if work_dir is None:
+        yield None
+        return
+    folder = as_path(work_dir).expanduser()
+    single = len(setup.trainers) == 1
+    path = folder / f"training-{fingerprint[:12]}.checkpoint" if single else None
+    yield path
+    if parallel.is_main_process():
+        if path is not None:
+            path.unlink(missing_ok=True)
+        (folder / TRAINED).touch()
 
 
 # -- where the table is ---------------------------------------------------------------

@@ -2,10 +2,10 @@
 
     AUGMASK_DATA=../shared/data python benchmarks/sketch.py --json results.json
 
-The parts of a large table are summarized, and a column of more distinct numbers than are
-counted is scaled by the quantiles of a t-digest. Here every numeric column is, with
-Adult as each of 205 parts. A model of Adult is fitted with exact quantiles; its rows are
-decoded once with these and once with those of the digest, and both are scored.
+The parts of a large table are summarized, and a column of more distinct numbers than
+are counted is scaled by the quantiles of a t-digest. Here every numeric column is, with
+Adult as each of 205 parts. A model of Adult is fitted with exact quantiles; its rows
+are decoded once with these and once with those of the digest, and both are scored.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Results do not depend on the number of processes."""
 
+import operator
+import os
 import subprocess
 import sys
 
 import pytest
 
-from augmask.engine import TINY_CELLS, run_each
+from augmask.engine import TINY_CELLS, ClusterLost, run_each, run_parts
 
 # Run here with one job and in a fresh interpreter with two, which shows that LightGBM
 # stays out of the calling process (on macOS it crashes beside torch).
@@ -65,3 +67,8 @@ def test_a_failing_call_raises_its_own_error(cells):
 def test_without_calls_no_worker_is_started(monkeypatch):
     monkeypatch.setattr("joblib.Parallel", None)
     assert list(run_each(divmod, [], cells=TINY_CELLS)) == []
+
+
+def test_a_process_that_dies_is_told_in_one_sentence():
+    with pytest.raises(ClusterLost, match="died, perhaps for lack of memory; start"):
+        list(run_parts(operator.call, [os._exit, os._exit], shared=3, n_jobs=2))

@@ -67,7 +67,7 @@ def model() -> am.AugMask:
 
 @pytest.fixture
 def lake(tmp_path, monkeypatch) -> Path:
-    """Make a folder of three files in six parts."""
+    """Make a folder of three files, which are six parts."""
     monkeypatch.setattr(partitions, "PART_ROWS", 100)
     folder = tmp_path / "lake"
     folder.mkdir()

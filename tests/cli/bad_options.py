@@ -9,6 +9,7 @@ import numpy as np
 from augmask.container import write_container
 
 from .bad import BAD_DATA, FAILED, FIT_GOOD, USAGE, Bad
+from .conftest import make_frame
 
 
 def other_checkpoint() -> None:
@@ -134,6 +135,86 @@ OPTIONS = [
         "sample good.augmask -n 3 --out r.csv --device xpu",
         ("device 'xpu'",),
     ),
+]
+
+SAMPLE_PARTS = "sample good.augmask -n 9 --out new --partitions"
+IMPUTE_PARTS = "impute good.augmask lake --out"
+
+
+def lake() -> None:
+    Path("lake").mkdir()
+    make_frame().to_parquet("lake/rows.parquet")
+
+
+PARTS = [
+    Bad("no partition", USAGE, f"{SAMPLE_PARTS} 0", ("partitions", "at least 1")),
+    Bad("partitions without rows", USAGE, f"{SAMPLE_PARTS} 10", ("rows, 9", "got 10")),
+    Bad(
+        "partitions in a file",
+        USAGE,
+        "sample good.augmask -n 9 --out new.parquet --partitions 2",
+        ("new.parquet", "name a folder"),
+    ),
+    Bad(
+        "partitions over the model",
+        USAGE,
+        "sample good.augmask -n 9 --out good.augmask --partitions 2",
+        ("--out must not be an input",),
+    ),
+    Bad(
+        "partitions in a folder with files",
+        USAGE,
+        "sample good.augmask -n 9 --out folder --partitions 2",
+        ("folder is not empty", "name a new folder"),
+        lambda: Path("folder", "mine.txt").touch(),
+    ),
+    Bad(
+        "partitions below no folder",
+        BAD_DATA,
+        "sample good.augmask -n 9 --out no/new --partitions 2",
+        ("cannot make",),
+    ),
+    Bad("csv_safe partitions", USAGE, f"{SAMPLE_PARTS} 2 --csv-safe", ("csv_safe",)),
+    Bad(
+        "processes for one file",
+        USAGE,
+        "sample good.augmask -n 9 --out new.csv --jobs 2",
+        ("n_jobs", "pass partitions"),
+    ),
+    Bad(
+        "a scheduler without a port",
+        USAGE,
+        f"{SAMPLE_PARTS} 2 --scheduler cluster",
+        ("must be an address", "'cluster'"),
+    ),
+    Bad(
+        "processes and a scheduler",
+        USAGE,
+        f"{SAMPLE_PARTS} 2 --scheduler tcp://127.0.0.1:1 --jobs 2",
+        ("leave out one of the two",),
+    ),
+    Bad("a folder into a file", USAGE, f"{IMPUTE_PARTS} new.csv", ("a folder",), lake),
+    Bad("a folder into itself", USAGE, f"{IMPUTE_PARTS} lake", ("an input",), lake),
+    Bad("into its own folder", USAGE, f"{IMPUTE_PARTS} lake/new", ("lie in",), lake),
+    Bad(
+        "csv_safe parts", USAGE, f"{IMPUTE_PARTS} new --csv-safe", ("--csv-safe",), lake
+    ),
+    Bad(
+        "codes of Parquet files",
+        USAGE,
+        f"{IMPUTE_PARTS} new --na X",
+        ("--na does not apply to lake",),
+        lake,
+    ),
+    Bad("an empty folder", BAD_DATA, "inspect folder", ("no Parquet file in folder",)),
+    Bad(
+        "an empty folder to score",
+        BAD_DATA,
+        "evaluate good.csv folder",
+        ("the synthetic table", "no Parquet file in folder"),
+    ),
+    Bad("status of no job", BAD_DATA, "status folder", ("no _augmask.json",)),
+    Bad("status of nothing", BAD_DATA, "status nowhere", ("no such folder: nowhere",)),
 ]
 
 OUTPUTS = [

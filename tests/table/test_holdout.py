@@ -5,7 +5,14 @@ import pandas as pd
 import pytest
 
 from augmask.errors import UsageError
-from augmask.table.holdout import Holdout, rows_to_hold_out, table_fingerprint
+from augmask.table.holdout import (
+    HEAD_ROWS,
+    Holdout,
+    partitions_fingerprint,
+    rows_to_hold_out,
+    table_fingerprint,
+)
+from augmask.table.partitions import partitioned_table
 
 
 def people(n=3000, seed=0):
@@ -100,3 +107,21 @@ def test_invalid_facts_of_a_file_are_refused(change):
     assert Holdout.from_dict(data) == Holdout.of(people(), 90)
     with pytest.raises(ValueError, match=r"hold|held"):
         Holdout.from_dict(data | change)
+
+
+def test_a_table_of_many_files_is_recognised_wherever_it_lies(tmp_path):
+    frame = people(HEAD_ROWS + 500)
+    for name in ("here", "there"):
+        folder = tmp_path / name
+        folder.mkdir()
+        frame.to_parquet(folder / "rows.parquet", index=False)
+    here, there = (partitioned_table(tmp_path / name) for name in ("here", "there"))
+    assert here.digest != there.digest
+    seen = partitions_fingerprint(here)
+    assert len(seen) == 8
+    assert partitions_fingerprint(there) == seen
+    held_out = Holdout(0.1, len(frame), 150, seen)
+    assert held_out.matches(there)
+    for changed in (frame[:-1], frame.assign(pay=frame["pay"] + 1)):
+        changed.to_parquet(tmp_path / "there" / "rows.parquet", index=False)
+        assert not held_out.matches(partitioned_table(tmp_path / "there"))

@@ -1,4 +1,4 @@
-"""More than eighty quirks of real files: read right, or refused in one sentence with its option.
+"""Eighty quirks of real files: read right, or refused in one sentence with its option.
 
 `frame` is what a reader must see; `option` what the sentence must name; `told` what a
 warning must name.

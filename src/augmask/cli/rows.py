@@ -113,6 +113,7 @@ def impute(
     from augmask.sample.imputations import Imputations
     from augmask.sample.write import check_output, write_frames
     from augmask.table.frames import read_frame
+    from augmask.table.spelling import as_in_file, written_cells
 
     check_output(out)
     check_apart("--out", out, data, model_file)
@@ -120,17 +121,21 @@ def impute(
     source = open_table(data)
     with collect_warnings(as_json) as notes, progress_reporter(as_json) as progress:
         frame = read_frame(source)
-        imputed = load(model_file, device=device).impute(
-            frame, n_draws=n_draws, seed=seed, progress=progress
-        )
+        model = load(model_file, device=device)
+        imputed = model.impute(frame, n_draws=n_draws, seed=seed, progress=progress)
         table: pd.DataFrame = (
             imputed.long() if isinstance(imputed, Imputations) else imputed
         )
+        n_filled = table.attrs["filled"]
+        # Numbers as text would be escaped, too.
+        texts = None if csv_safe else written_cells(source, out)
+        if texts is not None:
+            table = as_in_file(table, frame, texts, model.schema_)
         rows = write_frames([table], out, csv_safe=csv_safe)
     facts = {
         "rows": rows,
         "file": str(out),
-        "imputed": table.attrs["filled"],
+        "imputed": n_filled,
         "n_draws": n_draws,
         "seconds": round(time.monotonic() - started, 1),
         "notes": notes,

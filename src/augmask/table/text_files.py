@@ -527,22 +527,43 @@ def _read(text: Text, names: list[str] | None, **options: Any) -> pd.DataFrame:
             return read(file)
 
 
-def read_text_file(
-    path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
-) -> pd.DataFrame:
-    """Return the table in a text file; `check_labels` raises for names of no use."""
+def _opened(path: Path, options: ReadOptions) -> tuple[Text, str, bool]:
+    """Return a file, its first characters, and whether there are more."""
     encoding = _encoding(path, options.encoding)
     sample, more = _sample(path, encoding)
     sep = options.sep or _separator(path, sample, more)
     rows = _peek(sample, more, sep)
     if not rows:
         raise DataError(f"a table needs a header line, {path} is empty")
-    text = Text(path, encoding, sep, rows)
-    if sep != BLANK:
-        _check_quotes(io.StringIO(sample, newline=""), path, sep)
+    return Text(path, encoding, sep, rows), sample, more
+
+
+def _given_names(text: Text, options: ReadOptions) -> list[str] | None:
+    """Return names for the columns of a file without a header, else None."""
+    return column_names(len(text.rows[0])) if options.header is False else None
+
+
+def read_texts(path: Path, options: ReadOptions) -> pd.DataFrame:
+    """Return the cells of a file that `read_text_file` has read as they are written."""
+    with warnings.catch_warnings():
+        # It is told already.
+        warnings.simplefilter("ignore", AugMaskWarning)
+        text, _, _ = _opened(path, options)
+    names = _given_names(text, options)
+    return _read(text, names, dtype="str", keep_default_na=False)
+
+
+def read_text_file(
+    path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
+) -> pd.DataFrame:
+    """Return the table in a text file; `check_labels` raises for names of no use."""
+    text, sample, more = _opened(path, options)
+    rows = text.rows
+    if text.sep != BLANK:
+        _check_quotes(io.StringIO(sample, newline=""), path, text.sep)
         if more:
             _check_all_quotes(text)
-    names = column_names(len(rows[0])) if options.header is False else None
+    names = _given_names(text, options)
     if names is None:
         doubt = None if options.header else header_doubt(rows, str(path))
         if doubt:

@@ -57,6 +57,17 @@ def test_a_rule_given_to_fit_is_kept_by_samples(desk, run_cli):
     assert "satisfy" in result.out
 
 
+def test_fit_says_what_it_held_out(desk, run_cli):
+    make_frame().to_csv("t.csv", index=False)
+    result = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
+    assert "held out no rows" in result.out
+    assert "--holdout 0.1" in result.out
+    result = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, "--holdout", 0.1)
+    assert "held out 6 of 60 rows" in result.out
+    result = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, "--holdout", 0)
+    assert "held out" not in result.out.replace("held-out", "")
+
+
 @pytest.mark.parametrize("draws", [1, 3])
 def test_impute(desk, run_cli, good_model, draws):
     frame = make_frame()

@@ -158,7 +158,7 @@ def _sections(f: Facts) -> list[tuple[str, str]]:
         ("imputation", "Imputation", f.imputation),
         ("map", "Map", f.projection),
         ("detection", "Detection", f.detection),
-        ("utility", "Utility", f.utility),
+        ("utility", "Utility", True),
         ("privacy", "Privacy", True),
         ("training", "Training", f.history is not None and len(f.history)),
         ("schema", "Schema", True),

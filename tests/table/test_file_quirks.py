@@ -332,6 +332,16 @@ QUIRKS = {
         name="t.xlsx",
         options={"na": "?"},
     ),
+    "Excel, formulas without results": Quirk(
+        workbook([["a", "b", "c"], [1, "=A2*2", "x"], [2, "=A3*2", "y"]]),
+        name="t.xlsx",
+        refused="'b' .* formulas without results.*save",
+    ),
+    "Excel, a column without cells": Quirk(
+        workbook([["a", "b", "c"], [1, None, "x"], [2, None, "y"]]),
+        {"a": [1, 2], "b": [None, None], "c": ["x", "y"]},
+        name="t.xlsx",
+    ),
     "Excel, a division by zero": Quirk(
         workbook([["a"], [1.5], ["#DIV/0!"], [3.5]]),
         {"a": [1.5, None, 3.5]},

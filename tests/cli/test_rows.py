@@ -201,3 +201,17 @@ def test_impute_writes_values_where_texts_are_escaped(as_written, run_cli):
     assert run_cli(*command, "--csv-safe").code == 0
     change = pd.read_csv("full.csv", dtype=str)["change"]
     assert change.str.fullmatch(r"-?\d+").all()
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_impute_fills_levels_that_were_not_learned(desk, run_cli, good_model, draws):
+    frame = make_frame()
+    known = set(frame["job"].dropna())
+    frame.loc[:4, "job"] = "astronaut"
+    frame.to_csv("t.csv", index=False)
+    command = ("impute", good_model, "t.csv", "--out", "full.csv", "--n-draws", draws)
+    result = run_cli(*command)
+    assert result.code == 0, result.err
+    full = pd.read_csv("full.csv")
+    assert len(full) == draws * len(frame)
+    assert set(full["job"]) <= known

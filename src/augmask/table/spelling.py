@@ -165,8 +165,15 @@ def as_in_file(
         name = str(label)
         if name in schema.names:
             cells = read_cells(frame[label], name, schema[name].na_values)
+            observed = np.tile(cells.observed, n_draws)
+            complete = imputed[label].notna().to_numpy()
+            at = complete & ~observed
+            if schema[name].kind == "category":
+                # Levels that the model does not know are imputed, too.
+                both = complete & observed
+                given = np.tile(frame[label].to_numpy(dtype=object), n_draws)[both]
+                at[both] = given != imputed[label].to_numpy(dtype=object)[both]
             known = written[cells.observed].tolist()
-            at = np.tile(~cells.observed, n_draws) & imputed[label].notna().to_numpy()
             column[at] = _spelled(imputed[label][at], known)
         columns[label] = pd.Series(column, index=imputed.index, dtype="str")
     return pd.DataFrame(columns)

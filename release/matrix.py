@@ -5,11 +5,11 @@
 The oldest libraries are the lower bounds in pyproject.toml, word for word, except
 where there is no build for that Python: `FIRST_BUILDS` lists those. Pinned ones are
 those of constraints.txt, and the newest are what pip takes. Each cell installs the
-wheel with the extra `fakes`, runs `try_wheel.py` and a quick part of the tests, and
-writes one row of benchmarks/results/matrix.csv; rows of other cells are kept. Cells run
-one after the other, because torch takes gigabytes in each. An interpreter is looked for
-in the folders of PYTHONS (separated by colons), then on the path. With uv on the path,
-cells share the files of what they install, which takes less time and space.
+wheel with `EXTRAS`, runs `try_wheel.py` and a quick part of the tests, and writes one
+row of benchmarks/results/matrix.csv; rows of other cells are kept. Cells run one after
+the other, because torch takes gigabytes in each. An interpreter is looked for in the
+folders of PYTHONS (separated by colons), then on the path. With uv on the path, cells
+share the files of what they install, which takes less time and space.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "matrix.csv"
 AGES = ("oldest", "pinned", "newest")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# What the quick tests use beyond the dependencies.
+EXTRAS = ("excel", "fakes")
 LIBRARIES = ("torch", "numpy", "pandas", "scikit-learn", "scipy", "pyarrow", "lightgbm")
 FIELDS = (
     "cell",
@@ -76,7 +78,8 @@ LONGEST = 3600
 def lower_bounds(python: str) -> dict[str, str]:
     """Return the oldest version of every dependency, for one Python."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = project["dependencies"] + project["optional-dependencies"]["fakes"]
+    extras = project["optional-dependencies"]
+    declared = project["dependencies"] + [each for e in EXTRAS for each in extras[e]]
     found = (re.fullmatch(r"([\w-]+)>=([\w.]+)", each) for each in declared)
     bounds = {match[1]: match[2] for match in found if match}
     return bounds | FIRST_BUILDS.get(python, {})
@@ -131,7 +134,7 @@ def run_cell(python: str, age: str, dist: Path, folder: Path) -> dict[str, str]:
         [
             *installer(own),
             *("--only-binary", ":all:", "--constraint", constraints),
-            *(f"{wheel}[fakes]", "hypothesis", "polars", "pytest"),
+            *(f"{wheel}[{','.join(EXTRAS)}]", "hypothesis", "polars", "pytest"),
         ],
         capture_output=True,
         text=True,

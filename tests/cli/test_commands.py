@@ -112,7 +112,7 @@ def test_fit_then_sample_as_documents(desk, run_cli):
 
 
 def test_fit_and_sample_say_one_line_each(desk, run_cli):
-    fitted = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
+    fitted = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, "--holdout", 0)
     assert fitted.out.count("\n") == 1
     assert fitted.out.startswith("m.augmask: ")
     assert fitted.err == ""

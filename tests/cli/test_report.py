@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from html import unescape
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from augmask.model import load
@@ -36,6 +38,25 @@ def test_a_page_with_training_curves_opens_in_a_browser(desk, run_cli, monkeypat
     # The augmenter that is judged is the one the model was trained with.
     assert f"The augmenter {load('m.augmask').augmenter_} fills" in page
     assert opened == [(desk / "p.html").as_uri()]
+
+
+def test_the_page_names_the_files_and_what_to_try_reads_them_alike(desk, run_cli):
+    frame = make_frame(400)
+    frame.astype(object).fillna("?").to_csv("codes.csv", index=False, sep=";")
+    independent = {
+        name: frame[name].dropna().sample(300, random_state=0) for name in frame
+    }
+    rows = pd.DataFrame({k: v.reset_index(drop=True) for k, v in independent.items()})
+    rows.assign(age=rows["age"] + 500).to_csv("rows.csv", index=False)
+    options = ("--na", "?", "--sep", ";")
+    shown = run_cli("report", "codes.csv", "rows.csv", "--out", "p.html", *options)
+    assert shown.code == 0, shown.err
+    page = unescape(Path("p.html").read_text("utf-8"))
+    assert "codes.csv, 400 rows" in page
+    assert "What to try next" in page
+    assert "augmask inspect codes.csv --na '?' --sep ';'" in page
+    scored = run_cli("evaluate", "codes.csv", "rows.csv", *options)
+    assert "augmask inspect codes.csv --na '?' --sep ';'" in scored.out
 
 
 def test_as_one_document(desk, run_cli):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -54,6 +55,17 @@ def test_a_rule_given_to_fit_is_kept_by_samples(desk, run_cli):
     rows = pd.read_parquet("rows.parquet")
     assert (rows["weight"] < rows["height"]).all()
     assert "satisfy" in result.out
+
+
+def test_fit_says_what_it_held_out(desk, run_cli):
+    make_frame().to_csv("t.csv", index=False)
+    result = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY)
+    assert "held out no rows" in result.out
+    assert "--holdout 0.1" in result.out
+    result = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, "--holdout", 0.1)
+    assert "held out 6 of 60 rows" in result.out
+    result = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, "--holdout", 0)
+    assert "held out" not in result.out.replace("held-out", "")
 
 
 @pytest.mark.parametrize("draws", [1, 3])
@@ -119,3 +131,87 @@ def test_rows_for_a_spreadsheet(desk, run_cli, command):
     result = run_cli(*asked, "--out", "rows.csv", "--csv-safe")
     assert result.code == 0, result.err
     assert pd.read_csv("rows.csv")["job"].str.startswith("'=").all()
+
+
+@pytest.fixture
+def as_written(desk):
+    """A file whose cells pandas would write in another way, and its rows."""
+    rng = np.random.default_rng(0)
+    day = pd.Timestamp("2021-03-01")
+    rows = [
+        {
+            "paid": "TRUE" if rng.random() < 0.5 else "FALSE",
+            "price": f"{rng.uniform(0, 90):.2f}",
+            "share": f"{rng.random():.20f}",
+            "dose": f"{rng.uniform(0, 1e-5):.3e}",
+            "change": f"{rng.integers(-40, 40):+d}",
+            "count": f"  {rng.integers(0, 900)}",
+            "seen": (day + pd.Timedelta(minutes=i * 997)).isoformat()[:-3],
+            "sent": f"{(day + pd.Timedelta(hours=i * 7)).isoformat()}+02:00",
+            "left": f"{(day + pd.Timedelta(seconds=i * 7919)).isoformat()}Z",
+            "key": f"K-{i:03d}",
+        }
+        for i in range(80)
+    ]
+    frame = pd.DataFrame(rows)
+    frame = frame.mask(rng.random(frame.shape) < 0.2, "?")
+    frame["note"] = ["NA", "", " x ", "1.0"] * 20
+    frame.to_csv("t.csv", index=False, sep=";")
+    return frame
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_impute_keeps_the_cells_of_a_file_letter_by_letter(as_written, run_cli, draws):
+    reading = ("--sep", ";", "--na", "?")
+    learned = as_written.drop(columns="note")
+    learned.to_csv("learned.csv", index=False, sep=";")
+    fit = run_cli("fit", "learned.csv", "--out", "m.augmask", *TINY, *reading)
+    assert fit.code == 0, fit.err
+    command = ("impute", "m.augmask", "t.csv", "--out", "full.csv", *reading)
+    result = run_cli(*command, "--n-draws", draws)
+    assert result.code == 0, result.err
+    written = pd.read_csv("full.csv", dtype=str, keep_default_na=False)
+    for draw in range(draws):
+        part = written.iloc[draw * 80 : (draw + 1) * 80].reset_index(drop=True)
+        known = as_written != "?"
+        pd.testing.assert_frame_equal(part[list(as_written)][known], as_written[known])
+    missing = pd.concat([as_written == "?"] * draws, ignore_index=True)
+    forms = {
+        "paid": "TRUE|FALSE",
+        "price": r"\d+\.\d\d",
+        "change": r"-?\d+",
+        "count": r"\d+",
+        "seen": r"\d{4}-\d\d-\d\dT\d\d:\d\d",
+        "sent": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+02:00",
+        "left": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+        # an identifier is not imputed
+        "key": r"\?",
+    }
+    for name, form in forms.items():
+        filled = written[name][missing[name]]
+        assert len(filled)
+        assert filled.str.fullmatch(form).all(), filled.tolist()
+
+
+def test_impute_writes_values_where_texts_are_escaped(as_written, run_cli):
+    reading = ("--sep", ";", "--na", "?")
+    fit = run_cli("fit", "t.csv", "--out", "m.augmask", *TINY, *reading)
+    assert fit.code == 0, fit.err
+    command = ("impute", "m.augmask", "t.csv", "--out", "full.csv", *reading)
+    assert run_cli(*command, "--csv-safe").code == 0
+    change = pd.read_csv("full.csv", dtype=str)["change"]
+    assert change.str.fullmatch(r"-?\d+").all()
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_impute_fills_levels_that_were_not_learned(desk, run_cli, good_model, draws):
+    frame = make_frame()
+    known = set(frame["job"].dropna())
+    frame.loc[:4, "job"] = "astronaut"
+    frame.to_csv("t.csv", index=False)
+    command = ("impute", good_model, "t.csv", "--out", "full.csv", "--n-draws", draws)
+    result = run_cli(*command)
+    assert result.code == 0, result.err
+    full = pd.read_csv("full.csv")
+    assert len(full) == draws * len(frame)
+    assert set(full["job"]) <= known

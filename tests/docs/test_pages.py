@@ -320,8 +320,6 @@ def test_rows_are_written_in_parts_and_a_cluster_goes_from_folder_to_folder(
         changes = {
             "tcp://10.0.0.5:8786": address,
             "10_000_000, partitions=40": "300, partitions=4",
-            # `fit` reads one file: to be removed when it reads folders
-            'fit("lake/", scheduler=scheduler)': 'fit("lake/0.parquet")',
         }
         names = run_page("large-tables.md", tmp_path, monkeypatch, changes)
     assert len(pd.read_parquet("rows.parquet")) == 2000

@@ -13,6 +13,7 @@ import pytest
 
 import augmask
 from augmask.cli import app
+from augmask.table.schema_file import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 # What a browser fetches by itself.
@@ -100,3 +101,9 @@ def test_every_command_and_option_is_in_the_reference(site):
         assert f"augmask {command.callback.__name__}" in text
     for option in ("--max-minutes", "--where", "--n-draws", "--save-schema"):
         assert option in text
+
+
+def test_every_setting_of_a_column_is_in_the_reference():
+    text = (ROOT / "docs" / "reference" / "data.md").read_text()
+    documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert sorted(documented) == sorted(SETTINGS.fields)

@@ -62,6 +62,22 @@ def test_frames_get_a_line_of_python(key, found, flag, value):
     assert value in text
 
 
+@pytest.mark.parametrize("key", ["trend", "shape", "c2st_auc"])
+def test_a_command_reads_the_file_as_it_was_read(key):
+    reading = ["--na", "?", "--sep", ";"]
+    found = entry(0.9, "detection", "reference", 0.5, 1.0)
+    found = found if key == "c2st_auc" else entry(0.7)
+    features = pd.DataFrame({"column": ["a"], "importance": [1.0]})
+    columns = pd.DataFrame({"column": ["a"], "score": [0.1]})
+    tables = {"features": features, "columns": columns}
+    parts = {"real": pd.DataFrame({"a": [1.0, None]})}
+    result = scores(key, found, tables, parts, files=FILES, reading=reading)
+    line = advise(result, key).line.split("&& ")[-1]
+    words = shlex.split(line)
+    assert words[2] == FILES["real"]
+    assert words[words.index("--na") :][:4] == reading
+
+
 def test_a_good_score_has_no_advice():
     assert advice(scores("trend", entry(0.98))) == {}
     assert advise(scores("trend", entry(0.5, reference=None)), "trend") is None

@@ -21,7 +21,7 @@ from augmask.evaluation.references import independent
 from augmask.report.page import write_report
 from augmask.table.infer import infer_schema
 
-ALWAYS = ["verdict", "columns", "privacy", "schema", "limits"]
+ALWAYS = ["verdict", "columns", "utility", "privacy", "schema", "limits"]
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 # Identifiers, which no browser fetches.
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
@@ -99,7 +99,7 @@ def test_a_full_evaluation_has_all_sections_in_order(missing, tmp_path):
         settings_ = type("Settings", (), {"steps": 2})()
 
     text = page_of(scores, tmp_path, Fitted())
-    expected = ["missing", "together", "heldout"] if missing else ["utility"]
+    expected = ["missing", "together", "heldout"] if missing else []
     page = check_self_contained(text)
     assert set(page.sections) == {
         *(*ALWAYS, *expected, "pairs", "map", "detection", "training")
@@ -362,6 +362,16 @@ def test_the_header_names_files_date_and_settings(tmp_path):
     assert "cdtd, preset fast, 1,500 steps, 4 networks, augmenter lgbm-s" in text
     # Names only: a path may tell more than it should.
     assert str(tmp_path) not in text.split("What to try next")[0]
+
+
+@pytest.mark.parametrize("with_test", [True, False])
+def test_utility_that_is_not_measured_says_what_to_type(tmp_path, with_test):
+    test = mixed(200, 2) if with_test else None
+    scores = evaluate(mixed(200), mixed(200, 1), test=test, augmenter=None, n_jobs=1)
+    text = page_of(scores, tmp_path)
+    section = text[text.index('id="utility"') : text.index('id="privacy"')]
+    assert "Not measured: name the column to predict" in section
+    assert ("<code>--test</code>" in section) == (not with_test)
 
 
 def test_failing_scores_say_what_to_try(tmp_path):

@@ -1,4 +1,4 @@
-"""Sixty quirks of real files: read right, or refused in one sentence with its option.
+"""Eighty quirks of real files: read right, or refused in one sentence with its option.
 
 `frame` is what a reader must see; `option` what the sentence must name; `told` what a
 warning must name.
@@ -77,6 +77,15 @@ QUIRKS = {
     "a code with decimals": Quirk(
         "pay\n100.5\n-999.0\n", {"pay": [100.5, None]}, options={"na": "-999"}
     ),
+    "a code behind another one": Quirk(
+        AGES + "?,-999\n999,.\n",
+        {
+            "age": [*range(20, 45), None, None],
+            "x": [*(i + 0.5 for i in range(20, 45)), None, None],
+        },
+        options={"na": "auto"},
+        told=r"'\?' in 'age', 999 in 'age', '\.' in 'x', -999\.0 in 'x'",
+    ),
     "a code of an unknown column": Quirk(
         "pay\n100\n", options={"na": {"pai": 1}}, refused="did you mean 'pay'"
     ),
@@ -151,6 +160,15 @@ QUIRKS = {
     "lines within quotes": Quirk(
         'a,b\n1,"x\ny"\n2,z\n', {"a": [1, 2], "b": ["x\ny", "z"]}
     ),
+    "quotes after a backslash": Quirk(
+        'a,b\n1,"x \\" y"\n2,z\n', refused="line 2 .* after a closing quote.*twice"
+    ),
+    "a quote after a backslash in a late line": Quirk(
+        "a,b\n" + "1,x\n" * 99_999 + '1,"x \\" y"\n', refused="line 100001 .* quote"
+    ),
+    "a quoted path that ends in a backslash": Quirk(
+        'a,b\n1,"C:\\"\n2,"D:\\e\\"\n', {"a": [1, 2], "b": ["C:\\", "D:\\e\\"]}
+    ),
     "lines of unequal length": Quirk("a,b\n1,x\n2,y,z\n", refused="line 3 .* has 3"),
     "a note above the header": Quirk(
         "exported 2021\na,b\n1,x\n", refused="as many fields.*line 2"
@@ -166,6 +184,11 @@ QUIRKS = {
         zipped(t_csv=b"a\n1\n", u_csv=b"a\n1\n"), name="t.zip", refused="unpack it"
     ),
     "Excel named csv": Quirk(b"PK\x03\x04more", refused=r"name it \.xlsx"),
+    "old Excel named csv": Quirk(
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", refused=r"save it as \.xlsx"
+    ),
+    "gz named csv": Quirk(gzip.compress(b"a,b\n1,x\n"), refused=r"name it \.gz"),
+    "Parquet named csv": Quirk(b"PAR1\x15\x04", refused=r"name it \.parquet"),
     # encodings
     "UTF-8 with a mark": Quirk("\ufeffa,b\n1,x\n2,y\n".encode(), AB),
     "UTF-16 with a mark": Quirk(
@@ -194,6 +217,25 @@ QUIRKS = {
     ),
     # headers
     "names twice": Quirk("a,b,a\n1,2,3\n", refused="'a' more than once"),
+    "a line of units below the names": Quirk(
+        "time,speed,name\ns,m/s,-\n1,2.5,x\n4,5,y\n5,6,z\n",
+        refused="line 2 .* second line of names.*'s', 'm/s'.*delete",
+    ),
+    "two lines of names, as of a survey": Quirk(
+        "Q1,Q2,Q3\nYour age?,Your income?,Your job?\n"
+        + '"{""id"":1}","{""id"":2}","{""id"":3}"\n'
+        + "".join(f"{i},{i}5,cook\n" for i in range(20, 40)),
+        refused="line 2 .* second line of names.*delete",
+    ),
+    "codes in the first line of cells": Quirk(
+        "a,b\n?,-\n1,2\n3,4\n5,6\n",
+        {"a": [None, 1, 3, 5], "b": [None, 2, 4, 6]},
+        options={"na": "auto"},
+        told="'-' in 'b'",
+    ),
+    "the line that tells Excel the separator": Quirk(
+        "sep=;\na;b\n1;x\n2;y\n", refused="'sep='.*delete"
+    ),
     "no header, numbers twice": Quirk(
         "5,3,5,x\n4,3,1,x\n", refused="looks like data.*--no-header"
     ),
@@ -232,6 +274,14 @@ QUIRKS = {
         "a,b\n1,x\n,y\n3,z\n",
         {"a": [1, None, 3], "b": ["x", "y", "z"]},
         dtypes={"a": "Int64"},
+    ),
+    "whole numbers beyond 63 bits": Quirk(
+        "a,b\n18446744073709551615,x\n9223372036854775808,y\n",
+        {"a": ["18446744073709551615", "9223372036854775808"], "b": ["x", "y"]},
+    ),
+    "whole numbers beyond 63 bits beside missing ones": Quirk(
+        "a,b\n18446744073709551615,x\n,y\n",
+        {"a": ["18446744073709551615", None], "b": ["x", "y"]},
     ),
     "numbers beyond 64 bits": Quirk(
         "a,b\n123456789012345678901234567890,x\n5,y\n",
@@ -281,6 +331,16 @@ QUIRKS = {
         {"a": [1, None, 3], "b": [1, 2, 3]},
         name="t.xlsx",
         options={"na": "?"},
+    ),
+    "Excel, formulas without results": Quirk(
+        workbook([["a", "b", "c"], [1, "=A2*2", "x"], [2, "=A3*2", "y"]]),
+        name="t.xlsx",
+        refused="'b' .* formulas without results.*save",
+    ),
+    "Excel, a column without cells": Quirk(
+        workbook([["a", "b", "c"], [1, None, "x"], [2, None, "y"]]),
+        {"a": [1, 2], "b": [None, None], "c": ["x", "y"]},
+        name="t.xlsx",
     ),
     "Excel, a division by zero": Quirk(
         workbook([["a"], [1.5], ["#DIV/0!"], [3.5]]),
@@ -572,6 +632,9 @@ def test_numbers_but_for_a_code_are_suggested_or_refused_with_the_line():
         am.infer_schema(prices)
     days = pd.DataFrame({"day": ["2021-01-01", "2021-03-05", "unknown"]})
     with pytest.raises(am.DataError, match=r"holds dates.*day=unknown"):
+        am.infer_schema(days)
+    days["day"] = days["day"].replace("unknown", "0000-00-00")
+    with pytest.raises(am.DataError, match=r"holds dates.*day=0000-00-00"):
         am.infer_schema(days)
 
 

@@ -54,6 +54,19 @@ def test_new_rows_of_polars_have_the_types_of_the_table(lazy):
     assert again.build(read_frame(source)).schema == source.schema
 
 
+def test_decimals_of_a_fixed_number_stay_so():
+    exact = pl.Series("m", ["1.10", None, "2.35"]).cast(pl.Decimal(10, 2))
+    source = exact.to_frame()
+    kind = FrameKind.from_dict(FrameKind.of(source).to_dict())
+    rows = pd.DataFrame({"m": [1.1, 0.07, 2.35]})
+    assert kind.build(rows).schema == source.schema
+    assert kind.build(rows)["m"].cast(pl.String).to_list() == ["1.10", "0.07", "2.35"]
+    assert give_back(source, rows, ["m"]).schema == source.schema
+    # more digits than the type has are kept as they are
+    fine = kind.build(pd.DataFrame({"m": [1.125]}))
+    assert fine["m"].to_list() == [1.125]
+
+
 def test_new_rows_of_arrow_have_the_types_of_the_table():
     table = FRAME.select("i", "b", "d", "t", "s", "f").to_arrow()
     assert FrameKind.of(table).build(read_frame(table)).equals(table)

@@ -191,11 +191,16 @@ def fit(
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)
     seconds = round(time.monotonic() - started, 1)
-    _print_summary(model, out, seconds, notes, as_json)
+    _print_summary(model, out, holdout, seconds, notes, as_json)
 
 
 def _print_summary(
-    model: AugMask, out: Path, seconds: float, notes: list[str], as_json: bool
+    model: AugMask,
+    out: Path,
+    holdout: str,
+    seconds: float,
+    notes: list[str],
+    as_json: bool,
 ) -> None:
     history, training = model.history_, model.training_
     held_out = history["held_out"].min()
@@ -226,6 +231,14 @@ def _print_summary(
         typer.echo(
             f"held out {rows['held_out']:,} of {rows['rows']:,} rows, so that `augmask "
             "report` can measure privacy and utility (--holdout 0 learns from all)"
+        )
+    elif holdout == "auto":
+        reason = "as in the paper"
+        if facts["preset"] != "paper":
+            reason = "because every row of so small a table counts"
+        typer.echo(
+            f"held out no rows, {reason}; for `augmask report` to measure privacy and "
+            "utility, add --holdout 0.1"
         )
     typer.echo(
         f"{out}: preset {facts['preset']}, missing values filled by "

@@ -124,14 +124,19 @@ def _impute_file(
     from augmask.sample.imputations import Imputations
     from augmask.sample.write import write_frames
     from augmask.table.frames import read_frame
+    from augmask.table.spelling import as_in_file, written_cells
 
-    imputed = model.impute(
-        read_frame(source), n_draws=n_draws, seed=seed, progress=progress
-    )
+    frame = read_frame(source)
+    imputed = model.impute(frame, n_draws=n_draws, seed=seed, progress=progress)
     table: pd.DataFrame = (
         imputed.long() if isinstance(imputed, Imputations) else imputed
     )
-    return write_frames([table], out, csv_safe=csv_safe), table.attrs["filled"]
+    n_filled = table.attrs["filled"]
+    # Numbers as text would be escaped, too.
+    texts = None if csv_safe else written_cells(source, out)
+    if texts is not None:
+        table = as_in_file(table, frame, texts, model.schema_)
+    return write_frames([table], out, csv_safe=csv_safe), n_filled
 
 
 @reads_tables

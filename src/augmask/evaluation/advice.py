@@ -34,11 +34,13 @@ class _Fit:
     Parameters
     ----------
     facts : mapping
-        Of `Scores`: `files`, and `model` with its parameters.
+        Of `Scores`: `files`, `reading` (the options that read the real one), and
+        `model` with its parameters.
     """
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.path = facts.get("files", {}).get("real")
+        self.reading: list[str] = facts.get("reading", [])
         self.model: Mapping[str, Any] = facts.get("model") or {}
         self.preset = str(self.model.get("preset", "fast"))
         self.backbone = str(self.model.get("backbone", "cdtd"))
@@ -49,7 +51,7 @@ class _Fit:
             {"backbone": self.backbone, "preset": self.preset} if self.model else {}
         )
         if self.path is not None:
-            words = ["augmask", "fit", self.path, "--out", OUT]
+            words = ["augmask", "fit", self.path, "--out", OUT, *self.reading]
             for name, known in options.items():
                 if name != flag:
                     words += [f"--{name}", known]
@@ -103,9 +105,8 @@ def _missing_as_level(fit: _Fit, column: str) -> Advice:
         schema = {column: {"missing_as": "level"}}
         return Advice(text, f"model = am.AugMask().fit(df, schema={schema!r})")
     entry = f'columns.{_toml(column)}.missing_as = "level"'
-    command = shlex.join(
-        ["augmask", "fit", fit.path, "--out", OUT, "--schema", "schema.toml"]
-    )
+    words = ["augmask", "fit", fit.path, "--out", OUT, "--schema", "schema.toml"]
+    command = shlex.join([*words, *fit.reading])
     return Advice(text, f"echo {shlex.quote(entry)} > schema.toml && {command}")
 
 
@@ -121,7 +122,7 @@ def _shape(scores: Scores, fit: _Fit) -> Advice:
     worst = str(table.sort_values(score_column(table), kind="stable")["column"].iloc[0])
     text = f"{worst!r} is farthest off. Check how it was read: its kind and its codes."
     if fit.path is not None:
-        return Advice(text, shlex.join(["augmask", "inspect", fit.path]))
+        return Advice(text, shlex.join(["augmask", "inspect", fit.path, *fit.reading]))
     return Advice(text, f"print(am.infer_schema(df)[{worst!r}])")
 
 

@@ -42,6 +42,7 @@ from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.holdout import Holdout
 from augmask.table.partitions import is_partitioned
+from augmask.table.read_options import TableFile
 from augmask.table.schema import Schema
 
 Step = Callable[[], None]
@@ -70,6 +71,7 @@ class _Evaluation(Scorer):
         self.files: dict[str, str] = {}
         # Rows of the tables of many files, of which a sample is scored.
         self.sampled: dict[str, int] = {}
+        self.reading: list[str] = []
         self.model: dict[str, Any] | None = None
         self.augmenter = augmenter
         self.progress = progress
@@ -265,6 +267,7 @@ class _Evaluation(Scorer):
             "subsample": subsample,
             "learner": self.learner,
             "files": self.files,
+            "reading": self.reading,
             "model": self.model,
             "held_out": self.held_out,
             "flagged": flagged,
@@ -483,11 +486,17 @@ def evaluate(
         )
         run.notes += notes
         run.model = None if model is None else _facts_of(model)
-        run.files = {
-            label: str(source)
+        paths = {
+            label: source.path if isinstance(source, TableFile) else source
             for label, source in files.items()
-            if isinstance(source, str | Path)
         }
+        run.files = {
+            label: str(path)
+            for label, path in paths.items()
+            if isinstance(path, str | Path)
+        }
+        if isinstance(files["real"], TableFile):
+            run.reading = files["real"].options.flags()
         steps = run.steps()
         for i, step in enumerate(steps):
             report("evaluate", i, len(steps), {})

@@ -197,15 +197,20 @@ def verdict(scores: Scores, key: str) -> Verdict:
 
 
 def cards(scores: Scores) -> list[Verdict]:
-    """Return the most important of the scores that were measured."""
-    chosen = []
+    """Return the most important of the scores that were measured.
+
+    Privacy checks that fail are always among them.
+    """
+    flagged = [key for key in scores.facts.get("flagged", ()) if key in scores.entries]
+    chosen: list[str] = []
     for keys in CARDS:
         measured = [key for key in keys if key in scores.entries]
-        chosen += measured[:1]
+        is_privacy = bool(measured) and scores.entries[measured[0]].group == "privacy"
+        chosen += flagged if is_privacy and flagged else measured[:1]
     return [verdict(scores, key) for key in chosen]
 
 
-def overall(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
+def overall(verdicts: Sequence[Verdict]) -> str:
     """Return the grade of the table: that of its worst card.
 
     Examples
@@ -213,7 +218,7 @@ def overall(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
     >>> overall([])
     'open'
     """
-    grades = {v.grade for v in verdicts} | ({"poor"} if n_flagged else set())
+    grades = {v.grade for v in verdicts}
     worst = next((g for g in GRADES if g in grades), "open")
     seen = [v.grade for v in verdicts if v.key in SEE_DEPENDENCE]
     if worst == "good" and seen and set(seen) == {"open"}:
@@ -222,12 +227,12 @@ def overall(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
 
 
 def _listed(verdicts: Sequence[Verdict]) -> str:
-    names = [v.entry.title.removesuffix(", re-masked") for v in verdicts]
+    names = [v.entry.title.split(", ")[0] for v in verdicts]
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
 
 
-def headline(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
-    """Return one sentence over all cards and the number of privacy checks that failed.
+def headline(verdicts: Sequence[Verdict]) -> str:
+    """Return one sentence over all cards.
 
     Examples
     --------
@@ -236,7 +241,7 @@ def headline(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
     """
     if not verdicts:
         return "Nothing was measured."
-    table = overall(verdicts, n_flagged)
+    table = overall(verdicts)
     about = [v for v in verdicts if v.entry.group != "privacy"]
     by_grade = {g: [v for v in about if v.grade == g] for g in GRADES}
     good = by_grade["good"]
@@ -245,13 +250,12 @@ def headline(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
             "Not judged: there are too few rows, or no reference, to tell these rows "
             "from independent columns."
         )
-    if n_flagged:
-        checks = "check points" if n_flagged == 1 else "checks point"
+    copying = [v for v in verdicts if v.entry.group == "privacy" and v.grade == "poor"]
+    if copying:
+        point = "points" if len(copying) == 1 else "point"
         rest = overall(about)
-        quality = "" if rest == "open" else f"; their quality is {rest} otherwise"
-        return (
-            f"Poor: {n_flagged} privacy {checks} to copies of training rows{quality}."
-        )
+        quality = "" if rest == "open" else f"; otherwise the synthetic table is {rest}"
+        return f"Poor: {_listed(copying)} {point} to copies of training rows{quality}."
     if table == "good":
         n = len(good)
         which = "the one score that tells" if n == 1 else f"all {n} scores that tell"
@@ -273,9 +277,9 @@ def headline(verdicts: Sequence[Verdict], n_flagged: int = 0) -> str:
 
 def judge(scores: Scores) -> dict[str, object]:
     """Return the grade of the table, its sentence, and the grades of all scores."""
-    verdicts, n_flagged = cards(scores), len(scores.facts.get("flagged", ()))
+    verdicts = cards(scores)
     return {
-        "grade": overall(verdicts, n_flagged),
-        "sentence": headline(verdicts, n_flagged),
+        "grade": overall(verdicts),
+        "sentence": headline(verdicts),
         "grades": {key: verdict(scores, key).grade for key in scores.entries},
     }

@@ -158,7 +158,7 @@ def _sections(f: Facts) -> list[tuple[str, str]]:
         ("imputation", "Imputation", f.imputation),
         ("map", "Map", f.projection),
         ("detection", "Detection", f.detection),
-        ("utility", "Utility", f.utility),
+        ("utility", "Utility", True),
         ("privacy", "Privacy", True),
         ("training", "Training", f.history is not None and len(f.history)),
         ("schema", "Schema", True),
@@ -229,13 +229,12 @@ def _cells(names: Sequence[str], values: Floats) -> Markup:
 
 def _context(f: Facts, date: str | None) -> dict[str, Any]:
     """Return what the template shows beside the facts."""
-    n_flagged = len(f.run.get("flagged", ()))
     context: dict[str, Any] = {
         "f": f,
         "run": f.run,
         "sections": _sections(f),
-        "headline": headline(f.cards, n_flagged),
-        "overall": overall(f.cards, n_flagged),
+        "headline": headline(f.cards),
+        "overall": overall(f.cards),
         "about": _about(f, date),
         "next_steps": _next_steps(f),
         "augmenter_step": f.run.get("advice", {}).get("held_out_coverage_80"),

@@ -57,7 +57,7 @@ class Imputations(Sequence[pd.DataFrame]):
     imputed : mapping of column label to ImputedColumn
         Without columns in which nothing is imputed.
     n_draws : int
-        m.
+        The number of completions.
     own_kind : callable, optional
         Turns a completed frame into what the table was passed as.
 

@@ -40,6 +40,7 @@ _TEXT_NA = frozenset(
     | {"<na>", "nan", "null", "none", "nil", "missing", "unknown", "unk", "(null)"}
     | {"not available", "not known", "not applicable", "undefined", "#ref!"}
     | {"#div/0!", "#value!", "#name?", "#null!", "#num!", "\u2013", "\u2014"}
+    | {"0000-00-00", "0000-00-00 00:00:00", "00/00/0000", "00.00.0000"}
 )
 _HIGH_NA = tuple(float("9" * n) for n in range(2, 8))
 _LOW_NA = (-1.0, *(-float("9" * n) for n in range(1, 8)))

@@ -92,10 +92,8 @@ def _column(cells: Sequence[Any], words: bool) -> pd.Series:
     return series
 
 
-def read_excel_file(
-    path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
-) -> pd.DataFrame:
-    """Return the table in a sheet of an Excel file."""
+def _load(path: Path, data_only: bool) -> Any:
+    """Return a workbook; with `data_only` it has the results of formulas."""
     try:
         import openpyxl
     except ImportError as error:
@@ -107,11 +105,33 @@ def read_excel_file(
         # openpyxl warns about styles and drawings that it does not read.
         warnings.simplefilter("ignore", UserWarning)
         try:
-            workbook = openpyxl.load_workbook(path, read_only=True, data_only=True)
+            return openpyxl.load_workbook(path, read_only=True, data_only=data_only)
         except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
             raise DataError(
                 f"{path} cannot be read as Excel: {str(error).strip().splitlines()[0]}"
             ) from error
+
+
+def _check_results(path: Path, title: str, position: int, name: str) -> None:
+    """Raise if the empty cells of a column are formulas that were never computed."""
+    workbook = _load(path, data_only=False)
+    try:
+        for row in workbook[title].iter_rows(values_only=True):
+            cell = row[position] if position < len(row) else None
+            if isinstance(cell, str) and cell.startswith("="):
+                raise DataError(
+                    f"column {name!r} of sheet {title!r} of {path} has formulas "
+                    "without results; open the file in a spreadsheet and save it"
+                )
+    finally:
+        workbook.close()
+
+
+def read_excel_file(
+    path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
+) -> pd.DataFrame:
+    """Return the table in a sheet of an Excel file."""
+    workbook = _load(path, data_only=True)
     try:
         sheet = _sheet(workbook, options.sheet, path)
         rows = _trimmed([list(row) for row in sheet.iter_rows(values_only=True)])
@@ -139,6 +159,9 @@ def read_excel_file(
             name if name.strip() else f"Unnamed: {i}" for i, name in enumerate(named)
         ]
         body = rows[1:]
+    for i, name in enumerate(names):
+        if all(row[i] is None for row in body):
+            _check_results(path, sheet.title, i, name)
     columns = {
         name: _column([row[i] for row in body], not options.keeps_words(name))
         for i, name in enumerate(names)

@@ -7,6 +7,7 @@ model was fitted to, and builds new rows like it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import util
@@ -18,6 +19,7 @@ import pyarrow as pa
 from augmask.errors import UsageError, brief_repr, did_you_mean
 
 KINDS = ("pandas", "polars", "arrow")
+_DECIMAL = re.compile(r"decimal128\((\d{1,3}), (\d{1,3})\)")
 # How the type of a polars Enum is remembered, which Arrow has no name for.
 ENUM = "enum"
 
@@ -70,6 +72,9 @@ def _type_name(kind: pa.Field) -> str | None:
 
 def _named_type(name: str) -> pa.DataType | None:
     try:
+        # Arrow writes this type, and has no parser for it.
+        if decimal := _DECIMAL.fullmatch(name):
+            return pa.decimal128(int(decimal[1]), int(decimal[2]))
         return pa.type_for_alias(name)
     except ValueError:
         return None
@@ -83,7 +88,7 @@ def _to_arrow(frame: pd.DataFrame) -> pa.Table:
 def _family(kind: pa.DataType) -> str:
     """Return what types must share for a cast to keep the meaning of values."""
     test = pa.types
-    if test.is_integer(kind) or test.is_floating(kind):
+    if test.is_integer(kind) or test.is_floating(kind) or test.is_decimal(kind):
         return "number"
     if test.is_timestamp(kind) or test.is_date(kind):
         return "date"
@@ -99,8 +104,9 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return column
     try:
         typed = column.cast(kind)
-        # the time of a day is cut off without an error
-        kept = not pa.types.is_date(kind) or typed.cast(column.type).equals(column)
+        # The time of a day and further decimals are cut off without an error.
+        cuts = pa.types.is_date(kind) or pa.types.is_decimal(kind)
+        kept = not cuts or typed.cast(column.type).equals(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return column
     return typed if kept else column

@@ -163,6 +163,14 @@ def _suspected(series: pd.Series, name: str) -> tuple[Code, ...]:
     return suspected_texts(sorted(texts))
 
 
+def _cleaned(
+    series: pd.Series, name: str, codes: tuple[Code, ...]
+) -> tuple[pd.Series, tuple[Code, ...]]:
+    """Return a column with missing values for codes, and the codes in its type."""
+    codes = tuple(dict.fromkeys(_plain_code(code, series) for code in codes))
+    return (_masked(series, name, codes) if codes else series), codes
+
+
 def _without_codes(
     frame: pd.DataFrame, options: ReadOptions, source: str
 ) -> pd.DataFrame:
@@ -182,12 +190,14 @@ def _without_codes(
     for j, name in enumerate(names):
         series = frame.iloc[:, j]
         codes = tuple(c for c in options.codes_of(name) if c != "")
-        if options.na_auto and not options.keeps_words(name):
-            more = [c for c in _suspected(series, name) if c not in codes]
+        cleaned, codes = _cleaned(series, name, codes)
+        # Text codes may hide numbers, and among those there may be more codes.
+        while options.na_auto and not options.keeps_words(name):
+            more = [c for c in _suspected(cleaned, name) if c not in codes]
+            if not more:
+                break
             taken += [f"{code!r} in {name!r}" for code in more]
-            codes += tuple(more)
-        codes = tuple(dict.fromkeys(_plain_code(code, series) for code in codes))
-        cleaned = _masked(series, name, codes) if codes else series
+            cleaned, codes = _cleaned(cleaned, name, (*codes, *more))
         if cleaned is not series or any(name == own for own, _ in options.na_by_column):
             all_codes[name] = list(dict.fromkeys([*all_codes.get(name, []), *codes]))
         columns.append(cleaned)

@@ -59,6 +59,27 @@ class ReadOptions:
         own = (codes for column, codes in self.na_by_column if column == name)
         return (*self.na, *(code for codes in own for code in codes))
 
+    def flags(self) -> list[str]:
+        """Return the options of a command that say the same.
+
+        Examples
+        --------
+        >>> read_options(na={"income": -999}, sep=";", header=False).flags()
+        ['--na', 'income=-999', '--sep', ';', '--no-header']
+        """
+        codes = [str(code) for code in self.na]
+        codes += [f"{name}={c}" for name, own in self.na_by_column for c in own]
+        words = [w for code in codes + [AUTO] * self.na_auto for w in ("--na", code)]
+        if self.sep is not None:
+            words += ["--sep", {"\t": "tab", " ": "space"}.get(self.sep, self.sep)]
+        if self.header is not None:
+            words.append("--header" if self.header else "--no-header")
+        if self.encoding is not None:
+            words += ["--encoding", self.encoding]
+        if self.sheet is not None:
+            words += ["--sheet", str(self.sheet)]
+        return words
+
     def keeps_words(self, name: str) -> bool:
         """Whether NA, None and the like are values here: an empty code is declared."""
         return "" in self.codes_of(name)

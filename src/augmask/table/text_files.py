@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import AugMaskWarning, DataError
-from augmask.table.dtype_recovery import are_numbers, is_code_like
+from augmask.table.dtype_recovery import are_numbers, is_code_like, suspected_texts
 from augmask.table.read_options import ReadOptions
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".dat", ".data")
@@ -47,6 +47,14 @@ _MARKS = {
     b"\x00\x00\xfe\xff": "utf-32",
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
+}
+# Files of other kinds, by their first bytes.
+_OTHER_FILES = {
+    b"PK\x03\x04": ("an Excel file or a zip archive", "name it .xlsx or .zip"),
+    b"\xd0\xcf\x11\xe0": ("a file of an old Excel", "save it as .xlsx"),
+    b"\x1f\x8b": ("compressed by gzip", "name it .gz"),
+    b"PAR1": ("a Parquet file", "name it .parquet"),
+    b"ARROW1": ("an Arrow file", "name it .feather"),
 }
 
 
@@ -110,11 +118,9 @@ def _encoding(path: Path, declared: str | None) -> str:
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):
             return encoding
-    if head.startswith(b"PK\x03\x04"):
-        raise DataError(
-            f"{path} is no text but an Excel file or a zip archive; name it .xlsx or "
-            ".zip"
-        )
+    for mark, (what, fix) in _OTHER_FILES.items():
+        if head.startswith(mark):
+            raise DataError(f"{path} is no text but {what}; {fix}")
     if b"\0" in head:
         order = "le" if head[1:2] == b"\0" else "be"
         raise DataError(
@@ -242,9 +248,33 @@ def _is_numbers_only(header: Sequence[str]) -> bool:
     return [name.strip() for name in header] != [str(i) for i in range(len(header))]
 
 
+def _second_names(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the texts of a second row that stand above numbers only."""
+    header, second, *body = rows
+    # A survey may have two such rows.
+    body = body[1:] if len(body) > 3 else body
+    if len(body) < 2 or any(len(row) != len(header) for row in (second, *body)):
+        return []
+    columns = [[cell.strip() for cell in cells] for cells in zip(*body, strict=True)]
+    numeric = [
+        bool(known) and bool(are_numbers(known).all())
+        for known in (list(filter(None, cells)) for cells in columns)
+    ]
+    above = [cell.strip() for cell, n in zip(second, numeric, strict=True) if n]
+    codes = suspected_texts(above)
+    texts = [cell for cell in above if cell and cell not in codes]
+    # Two, because a single one is rather a code for a missing value.
+    return texts if len(texts) >= 2 and not are_numbers(texts).any() else []
+
+
 def header_doubt(rows: Sequence[Sequence[str]], source: str) -> str | None:
     """Return why the first row may be data, as a sentence that names the options."""
     header = rows[0]
+    if len(header) <= 2 and header[0].lower().startswith("sep="):
+        return (
+            f"the first line of {source} ('sep=') only tells Excel the separator; "
+            "delete it"
+        )
     fix = "add --no-header if it is data, or --header if these are names"
     if _is_numbers_only(header):
         shown = ", ".join(header[:4]) + (", ..." if len(header) > 4 else "")
@@ -261,6 +291,13 @@ def header_doubt(rows: Sequence[Sequence[str]], source: str) -> str | None:
         return None
     if _names_data(header, rows[1:]):
         return f"the first line of {source} looks like the others; {fix}"
+    texts = _second_names(rows) if len(rows) > 3 else []
+    if texts:
+        listed = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
+        return (
+            f"line 2 of {source} looks like a second line of names or units "
+            f"({listed}); delete it, or add --header if it is data"
+        )
     return None
 
 
@@ -312,7 +349,7 @@ def _needs_text(series: pd.Series, codes: bool) -> bool:
         largest = _largest_whole(series)
         return largest >= EXACT or (codes and not np.isnan(largest))
     if kind in "iu":
-        return codes
+        return codes or kind == "u"
     # pandas returns large unsigned numbers with missing values as text with "".
     return kind != "b" and (_is_beyond_64_bits(series) or bool((series == "").any()))
 
@@ -323,7 +360,7 @@ def _is_beyond_64_bits(series: pd.Series) -> bool:
 
 
 def _from_text(texts: pd.Series) -> pd.Series | None:
-    """Return codes as text and digits as whole numbers; None for anything else."""
+    """Return codes as text, digits as whole numbers if 64 bits hold them, else None."""
     known = texts.dropna()
     levels = pd.unique(known)
     if is_code_like(levels):
@@ -331,13 +368,13 @@ def _from_text(texts: pd.Series) -> pd.Series | None:
     if not len(levels) or not all(_WHOLE.fullmatch(level) for level in levels):
         return None
     number = {level: int(level) for level in levels}
-    for dtype in ("Int64", "UInt64"):
-        limits = np.iinfo(dtype.lower())
-        if limits.min <= min(number.values()) and max(number.values()) <= limits.max:
-            whole = pd.Series(0, index=texts.index, dtype=dtype)
-            whole[texts.notna()] = pd.array([number[t] for t in known], dtype=dtype)
-            return whole.mask(texts.isna())
-    return None
+    limits = np.iinfo(np.int64)
+    if min(number.values()) < limits.min or limits.max < max(number.values()):
+        # No type that can be learned holds all their digits.
+        return texts
+    whole = pd.Series(0, index=texts.index, dtype="Int64")
+    whole[texts.notna()] = pd.array([number[t] for t in known], dtype="Int64")
+    return whole.mask(texts.isna())
 
 
 def retyped(texts: pd.Series) -> pd.Series:
@@ -389,6 +426,34 @@ def _restore_cells(
     restored = pd.concat(columns, axis=1)
     restored.columns = frame.columns
     return restored
+
+
+def _check_quotes(lines: Iterable[str], path: Path, sep: str) -> None:
+    """Raise if text follows a closing quote, which pandas would join to the cell."""
+    reader = csv.reader(lines, delimiter=sep, strict=True)
+    try:
+        for _ in reader:
+            pass
+    except csv.Error as error:
+        # The other error of strict reading, an open quote at the end, may be a cut.
+        if "expected after" in str(error):
+            raise DataError(
+                f"line {reader.line_num} of {path} has text after a closing quote; "
+                "write a quote within quotes twice"
+            ) from error
+
+
+def _check_all_quotes(text: Text) -> None:
+    """Check the quotes of a whole file if any stands after a backslash."""
+    mark = b'\\"'
+    with _open_bytes(text.path) as file:
+        while chunk := file.read(_CHUNK) + file.readline():
+            if mark in chunk:
+                break
+        else:
+            return
+    with open_text(text.path, text.encoding) as lines:
+        _check_quotes(lines, text.path, text.sep)
 
 
 def _check_widths(text: Text, width: int) -> None:
@@ -462,18 +527,43 @@ def _read(text: Text, names: list[str] | None, **options: Any) -> pd.DataFrame:
             return read(file)
 
 
-def read_text_file(
-    path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
-) -> pd.DataFrame:
-    """Return the table in a text file; `check_labels` raises for names of no use."""
+def _opened(path: Path, options: ReadOptions) -> tuple[Text, str, bool]:
+    """Return a file, its first characters, and whether there are more."""
     encoding = _encoding(path, options.encoding)
     sample, more = _sample(path, encoding)
     sep = options.sep or _separator(path, sample, more)
     rows = _peek(sample, more, sep)
     if not rows:
         raise DataError(f"a table needs a header line, {path} is empty")
-    text = Text(path, encoding, sep, rows)
-    names = column_names(len(rows[0])) if options.header is False else None
+    return Text(path, encoding, sep, rows), sample, more
+
+
+def _given_names(text: Text, options: ReadOptions) -> list[str] | None:
+    """Return names for the columns of a file without a header, else None."""
+    return column_names(len(text.rows[0])) if options.header is False else None
+
+
+def read_texts(path: Path, options: ReadOptions) -> pd.DataFrame:
+    """Return the cells of a file that `read_text_file` has read as they are written."""
+    with warnings.catch_warnings():
+        # It is told already.
+        warnings.simplefilter("ignore", AugMaskWarning)
+        text, _, _ = _opened(path, options)
+    names = _given_names(text, options)
+    return _read(text, names, dtype="str", keep_default_na=False)
+
+
+def read_text_file(
+    path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
+) -> pd.DataFrame:
+    """Return the table in a text file; `check_labels` raises for names of no use."""
+    text, sample, more = _opened(path, options)
+    rows = text.rows
+    if text.sep != BLANK:
+        _check_quotes(io.StringIO(sample, newline=""), path, text.sep)
+        if more:
+            _check_all_quotes(text)
+    names = _given_names(text, options)
     if names is None:
         doubt = None if options.header else header_doubt(rows, str(path))
         if doubt:

@@ -17,7 +17,7 @@ import pytest
 from augmask import prepare_parts
 from augmask.augmentation import AUGMENTERS
 from augmask.augmentation.shards import HELD_OUT, OBSERVED, open_shard
-from augmask.errors import DataError, UsageError
+from augmask.errors import AugMaskWarning, DataError, UsageError
 from augmask.evaluation.fidelity import shape
 from augmask.job_folder import job_folder
 from augmask.model import AugMask, load
@@ -224,6 +224,7 @@ def test_training_in_parts_resumes_from_a_checkpoint(lake, tmp_path, named):
     [
         ({"private_extremes": True}, "private_extremes needs a table in one file"),
         ({"schema": {"agee": "category"}}, "unknown column 'agee'; did you mean 'age'"),
+        ({"schema": {"job": {"fake": "name"}}}, "'job': fakes need a table in one"),
         ({"holdout": 2}, "holdout must be 'auto' or a share"),
         ({"constraints": ["pay <= age"]}, "pay <= age"),
     ],
@@ -237,6 +238,17 @@ def test_folders_and_schedulers_are_for_tables_in_parts(frame, tmp_path):
     for options in ({"work_dir": tmp_path / "job"}, {"scheduler": "tcp://a:1"}):
         with pytest.raises(UsageError, match="is for a table in parts"):
             model().fit(frame, **options)
+
+
+def test_names_of_persons_get_placeholders(tmp_path, lake, frame):
+    for i, path in enumerate(sorted(lake.iterdir())):
+        rows = pd.read_parquet(path)
+        rows["email"] = [f"ann{i}.{j}@lee.org" for j in range(len(rows))]
+        rows.to_parquet(path)
+    with pytest.warns(AugMaskWarning, match="not learned, because taken for identi"):
+        fitted = model().fit(lake, work_dir=tmp_path / "job")
+    emails = fitted.sample(50)["email"]
+    assert not emails.str.contains("lee.org").any()
 
 
 def test_a_folder_with_other_files_is_left_alone(lake, tmp_path):

@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ from augmask.table.partitions import (
     partitioned_table,
     write_dask,
 )
-from augmask.table.schema import Schema
+from augmask.table.schema import Column, Schema
 from augmask.table.seen_combinations import with_links, without_links
 from augmask.table.summary import (
     ColumnSummary,
@@ -175,6 +175,17 @@ def _summary(
 # -- what is learned of the whole ----------------------------------------------------
 
 
+def _without_fake(column: Column) -> Column:
+    """Return a column that gets placeholders in place of fakes.
+
+    A fake must differ from every value, and a part does not know those of the others.
+    """
+    if column.fake in (None, "nothing"):
+        return column
+    log.info("column %r gets placeholders: fakes need a table in one file", column.name)
+    return replace(column, fake=None, locale=None)
+
+
 def _schema(
     summary: TableSummary, settings: Mapping[str, Mapping[str, Any]], links: str
 ) -> Schema:
@@ -191,7 +202,7 @@ def _schema(
         )
         for column in inferred
     )
-    schema = Schema(columns)
+    schema = Schema(tuple(map(_without_fake, columns)))
     return with_links(sample, schema) if keep else without_links(schema)
 
 
@@ -355,6 +366,12 @@ def prepare_fit_parts(
             "extremes yourself, or fit a sample"
         )
     settings = declared_settings(schema, table.schema.names)
+    for name, own in settings.items():
+        if own.get("fake", "nothing") != "nothing":
+            raise UsageError(
+                f"column {name!r}: fakes need a table in one file, because none may "
+                "equal a value of another part; declare fake as 'nothing'"
+            )
     n = rows_to_hold_out(holdout, len(table), request.preset)
     held_out = None
     if n:

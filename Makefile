@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # the environment with the baselines' packages, if there is one
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo docs gallery gallery-rivals test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
+.PHONY: help demo docs gallery gallery-rivals test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-lake bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -95,6 +95,12 @@ bench-scale: $(READY)  ## time and memory of a fit by rows, up to ten million
 # On a machine with a GPU; docs/research/reproduce.md has the recipe for two machines.
 bench-paper: $(READY)  ## the paper's setting; wants a GPU
 	for do in run table figures; do AUGMASK_DATA=$(DATA) $(BIN)/augmask bench $$do benchmarks/paper-setting.toml || exit; done
+
+# 80 GiB of disk and two hours; parts of it by hand: --rows 1000000
+bench-lake: $(READY)  ## a table of many files in parts, up to 100 million rows
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/lake.py --rows 1000000 10000000 100000000 --json benchmarks/results/lake.json
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/lake.py --rows 1000000 --augmenter lgbm-s --json benchmarks/results/lake.json
+	AUGMASK_DATA=$(DATA) $(BIN)/python benchmarks/sketch.py --json benchmarks/results/sketch.json
 
 # sdmetrics wants an older pandas, hence an environment of its own. It has no torch: the
 # metrics need none.

@@ -17,6 +17,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -286,10 +287,92 @@ def scale() -> str:
     return markdown(["", "seconds", "peak GiB"], rows)
 
 
+PHASES = {
+    "read": "summarize all parts",
+    "augment": "fit the augmenter to the sample",
+    "fill": "encode, fill, write shards",
+    "train": "train, 1,000 steps",
+    "sample": "write a tenth as many rows",
+}
+
+
+def _lakes(augmenter: str = "ecdf") -> dict[int, dict[str, dict[str, float]]]:
+    """Return the phases of the runs of `benchmarks/lake.py` by number of rows."""
+    file = json.loads((RESULTS / "lake.json").read_text())
+    runs = ((key.split(), run["phases"]) for key, run in file.items())
+    return {int(rows): phases for (own, rows), phases in runs if own == augmenter}
+
+
+def lake() -> str:
+    """Time and memory of each phase of a table in parts, by its rows."""
+    runs = _lakes()
+    rows = []
+    for key, title in PHASES.items():
+        own = (phases[key] for phases in runs.values())
+        cells = [f"{p['seconds']:,.0f} / {p['cpu']:,.0f} / {p['GiB']:.1f}" for p in own]
+        rows.append([title, *cells])
+    totals = [
+        f"{sum(p['seconds'] for p in phases.values()):,.0f} / "
+        f"{sum(p['cpu'] for p in phases.values()):,.0f} / "
+        f"{max(p['GiB'] for p in phases.values()):.1f}"
+        for phases in runs.values()
+    ]
+    rows.append(["all, with start", *totals])
+    head = [f"{n // 10**6} million" for n in runs]
+    return markdown(["seconds / processor seconds / GiB", *head], rows)
+
+
+def _slope(phase: str, low: int, high: int) -> float:
+    """Return the processor seconds of a phase that another million rows take."""
+    runs = _lakes()
+    added = runs[high][phase]["cpu"] - runs[low][phase]["cpu"]
+    return added / (high - low) * 10**6
+
+
+def lake_slope() -> str:
+    """Processor seconds per further million rows, from one size to the next."""
+    sizes = sorted(_lakes())
+    rows = []
+    steps = list(pairwise(sizes))
+    for key in ("read", "fill", "sample"):
+        slopes = [_slope(key, *step) for step in steps]
+        rows.append([PHASES[key], *(f"{slope:.2f}" for slope in slopes)])
+    every = [sum(_slope(key, *step) for key in PHASES) for step in steps]
+    rows.append(["all", *(f"{slope:.2f}" for slope in every)])
+    head = [f"{a // 10**6} to {b // 10**6} million" for a, b in steps]
+    return markdown(["processor seconds per million rows", *head], rows)
+
+
+def billion() -> str:
+    """Hours of 10^9 rows and 100 columns, by the rates of 10 to 100 million."""
+    low, high = sorted(_lakes())[-2:]
+    # five times the columns, a thousand times a million rows
+    hours = {
+        key: _slope(key, low, high) * (5 if key != "sample" else 1) * 1000 / 3600
+        for key in ("read", "fill", "sample")
+    }
+    boosted = _lakes("lgbm-s")[10**6]["fill"]["cpu"] * 5 * 1000 / 3600
+    lines = {
+        PHASES["read"]: hours["read"],
+        "encode, fill by `ecdf`, write shards": hours["fill"],
+        "the same with `lgbm-s`": boosted,
+        "write 100 million rows": hours["sample"],
+    }
+    rows = [
+        [title, f"{each:,.1f}", *(f"{each / cores:,.2f}" for cores in (16, 128, 1024))]
+        for title, each in lines.items()
+    ]
+    head = ["", "hours of one core", "16 cores", "128 cores", "1,024 cores"]
+    return markdown(head, rows)
+
+
 MADE: dict[str, Callable[[], str]] = {
     "attack": attack,
     "clinic": clinic,
+    "billion": billion,
     "cost": cost,
+    "lake": lake,
+    "lake-slope": lake_slope,
     "headline": headline,
     "printed": printed,
     "rival": rival,

@@ -6,15 +6,14 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+import distributed
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.dask_cluster import dask, scheduler_in
 
 import augmask as am
 from augmask.demo.clinic import load_clinic
@@ -312,13 +311,15 @@ def test_rows_are_written_in_parts_and_a_cluster_goes_from_folder_to_folder(
     for i in range(3):
         rows = load_clinic(200, seed=i)
         rows.to_parquet(tmp_path / "lake" / f"{i}.parquet", index=False)
-    with ExitStack() as stack:
-        address, _ = stack.enter_context(scheduler_in(tmp_path))
-        options = ["--nworkers", "2", "--nthreads", "1"]
-        options += ["--local-directory", str(tmp_path)]
-        stack.enter_context(dask(tmp_path, "worker", address, *options))
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        local_directory=str(tmp_path),
+    ) as cluster:
         changes = {
-            "tcp://10.0.0.5:8786": address,
+            "tcp://10.0.0.5:8786": cluster.scheduler_address,
             "10_000_000, partitions=40": "300, partitions=4",
         }
         names = run_page("large-tables.md", tmp_path, monkeypatch, changes)

@@ -476,3 +476,22 @@ def test_fresh_rows_reach_the_reference_on_as_many_rows():
         assert broken.comparable < broken.reference - good.noise
     same = am.evaluate(REAL, FRESH, test=TEST).entries["trend"]
     assert same.comparable is None
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_few_synthetic_rows_are_compared_with_as_few_real_ones(hide):
+    """Shape and Trend are lower on fewer rows, of real rows as well."""
+    keys = ("shape", "trend") if not hide else ("shape_remasked", "trend_remasked")
+    gaps, floors = {key: [] for key in keys}, []
+    for seed in range(12):
+        real = people(3_000, seed=10 + seed)
+        few = people(150, seed=100 + seed)
+        scores = am.evaluate(with_mar(real) if hide else real, few, augmenter=None)
+        for key in keys:
+            entry = scores.entries[key]
+            gaps[key].append(entry.mark - entry.value)
+        floors.append(scores.entries[keys[1]].scale)
+    for key, found in gaps.items():
+        # one table of 150 rows may be off by .05
+        assert abs(np.mean(found)) < 0.015, key
+    assert np.mean(floors) > 0.03

@@ -32,7 +32,12 @@ from augmask.evaluation.references import (
 from augmask.evaluation.results import Entry, Scores
 from augmask.evaluation.samples import SAMPLE_ROWS, SUBSAMPLES, Samples, with_errors
 from augmask.evaluation.scoring import Pair, Pairs, Scorer
-from augmask.evaluation.tables import Tables, check_subsample, read_tables
+from augmask.evaluation.tables import (
+    Tables,
+    check_subsample,
+    first_permuted,
+    read_tables,
+)
 from augmask.evaluation.utility import Learner, check_learner
 from augmask.evaluation.verdict import judge
 from augmask.missing.model import MissingModel, with_missing
@@ -90,10 +95,22 @@ class _Evaluation(Scorer):
         self.floor = independent(tables.real, stream(seed, "independent"))
 
     def _pairs(self, real: pd.DataFrame, pair: RealPair) -> Pairs:
+        """Return the synthetic rows, and at most as many to compare them with.
+
+        Fewer rows agree less with a table, whatever they are.
+        """
+        synthetic = self.tables.synthetic
+
+        def as_many(frame: pd.DataFrame, role: str) -> pd.DataFrame:
+            if len(frame) <= len(synthetic):
+                return frame
+            rng = stream(self.seed, "as many", role)
+            return first_permuted(frame, len(synthetic), rng)
+
         return {
-            "value": (real, self.tables.synthetic),
-            "reference": (pair.real, pair.other),
-            "floor": (real, self.floor),
+            "value": (real, synthetic),
+            "reference": (pair.real, as_many(pair.other, "reference")),
+            "floor": (real, as_many(self.floor, "floor")),
         }
 
     def steps(self) -> list[Step]:

@@ -38,7 +38,7 @@ from augmask.rng import stream_seed
 from augmask.sample.generate import adjusted_missing_model, check_missing, generate
 from augmask.sample.impute import impute
 from augmask.sample.row_generator import RowGenerator
-from augmask.sample.write import check_output, write_frames
+from augmask.sample.write import arrow_types, check_output, write_frames
 from augmask.table.codec import write_formats
 from augmask.table.frame_kinds import check_output as check_kind
 from augmask.train import parallel
@@ -419,7 +419,8 @@ class AugMask(BaseEstimator):  # type: ignore[misc]
                 or self.constraints_
             ):
                 frames = self._frames(n, where, missing, seed, report)
-                return write_frames(frames, path, csv_safe=csv_safe)
+                types = arrow_types(self.schema_)
+                return write_frames(frames, path, csv_safe=csv_safe, types=types)
             # unconditional rows can be decoded while the next ones are generated
             n = check_int("n", n, 1)
             with self._source_of_call(seed) as source:

@@ -42,7 +42,7 @@ from augmask.sample.generate import (
 )
 from augmask.sample.impute import UnknownLevels, impute, warn_of_unknown
 from augmask.sample.row_generator import RowGenerator
-from augmask.sample.write import SUFFIXES, write_frames, write_table
+from augmask.sample.write import SUFFIXES, arrow_types, write_frames, write_table
 from augmask.table.codec import write_formats
 from augmask.table.partitions import (
     Part,
@@ -239,6 +239,7 @@ def _draw(part: _DrawnPart, plan: _DrawPlan) -> float | None:
             frames,
             part.path,
             lambda frame: write_formats(frame, state.codec.schema),
+            types=arrow_types(state.codec.schema),
         )
     return rate
 

@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.sample.write import SUFFIXES, check_output, write_frames
+from augmask.sample.write import SUFFIXES, arrow_types, check_output, write_frames
 from augmask.table.frames import read_frame
+from augmask.table.infer import infer_schema
 
 
 def make_rows(start: int, n: int) -> pd.DataFrame:
@@ -220,3 +221,17 @@ def test_a_carriage_return_does_not_end_a_row(tmp_path):
     back = pd.read_csv(tmp_path / "t.csv")
     pd.testing.assert_frame_equal(back, frame)
     pd.testing.assert_frame_equal(read_frame(tmp_path / "t.csv"), frame)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_a_column_that_begins_with_missing_values_keeps_its_type(tmp_path, suffix):
+    first = pd.DataFrame({"b": [None, None], "t": [None, None]}, dtype=object)
+    later = pd.DataFrame({"b": [True, None], "t": ["x", None]}, dtype=object)
+    schema = infer_schema(pd.concat([later, later.assign(b=[False, None], t="y")]))
+    path = tmp_path / f"rows{suffix}"
+    for frames, values in (([first, later], [True]), ([first], [])):
+        write_frames(frames, path, types=arrow_types(schema))
+        rows = read_frame(path)
+        assert rows["b"].dropna().tolist() == values
+        assert str(rows["b"].dtype) == "boolean"
+        assert len(rows["t"].dropna()) == len(values)

@@ -8,7 +8,7 @@ total time is that of the slower one.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from gzip import GzipFile
@@ -22,6 +22,7 @@ import pyarrow.parquet
 
 from augmask.errors import UsageError
 from augmask.files import as_path, atomic_write, check_writable
+from augmask.table.schema import Schema
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather")
 
@@ -90,10 +91,31 @@ class _CsvFile:
             self._file.close()
 
 
-class _ArrowFile:
-    """Appends frames to a Parquet or Feather file with the schema of the first one."""
+def arrow_types(schema: Schema) -> dict[str, pa.DataType]:
+    """Return the types of columns whose frames hold objects, by name.
 
-    def __init__(self, part: Path, parquet: bool) -> None:
+    Rows in which such a column is all missing do not tell its type.
+    """
+    booleans = {c.name: pa.bool_() for c in schema if c.kind == "boolean"}
+    texts = {
+        column.name: pa.string()
+        for column in schema
+        if column.format is not None
+        or (column.kind == "category" and isinstance(column.levels[0], str))
+    }
+    return booleans | texts
+
+
+class _ArrowFile:
+    """Appends frames to a Parquet or Feather file with the schema of the first one.
+
+    Columns that are all missing there have the type in `types`, if it is known.
+    """
+
+    def __init__(
+        self, part: Path, parquet: bool, types: Mapping[str, pa.DataType]
+    ) -> None:
+        self._types = types
         self._open = pa.parquet.ParquetWriter if parquet else pa.ipc.new_file
         self._part = str(part)
         self._writer: Any = None
@@ -102,9 +124,17 @@ class _ArrowFile:
     def write(self, frame: pd.DataFrame) -> None:
         table = pa.Table.from_pandas(frame, self._schema, preserve_index=False)
         if self._writer is None:
+            table = self._typed(frame, table)
             self._schema = table.schema
             self._writer = self._open(self._part, table.schema)
         self._writer.write_table(table)
+
+    def _typed(self, frame: pd.DataFrame, table: pa.Table) -> pa.Table:
+        schema = table.schema
+        for i, field in enumerate(schema):
+            if pa.types.is_null(field.type) and field.name in self._types:
+                schema = schema.set(i, field.with_type(self._types[field.name]))
+        return pa.Table.from_pandas(frame, schema, preserve_index=False)
 
     def close(self) -> None:
         if self._writer is not None:
@@ -117,9 +147,11 @@ def write_table(table: pa.Table, path: str | Path) -> None:
         pa.parquet.write_table(table, part)
 
 
-def _open_file(part: Path, name: str) -> _CsvFile | _ArrowFile:
+def _open_file(
+    part: Path, name: str, types: Mapping[str, pa.DataType]
+) -> _CsvFile | _ArrowFile:
     if name.endswith((".parquet", ".feather")):
-        return _ArrowFile(part, parquet=name.endswith(".parquet"))
+        return _ArrowFile(part, name.endswith(".parquet"), types)
     return _CsvFile(part, compress=name.endswith(".gz"))
 
 
@@ -128,6 +160,7 @@ def write_frames(
     path: str | Path,
     to_frame: Callable[[Any], pd.DataFrame] | None = None,
     csv_safe: bool = False,
+    types: Mapping[str, pa.DataType] | None = None,
 ) -> int:
     """Write frames of one schema to a file; return the number of rows.
 
@@ -141,6 +174,8 @@ def write_frames(
         Converts a batch to a frame while the next one is generated.
     csv_safe : bool
         Put an apostrophe before text that a spreadsheet would run as a formula.
+    types : mapping of str to pyarrow.DataType, optional
+        Of columns that may be all missing in the first frame, see `arrow_types`.
     """
     path = check_output(path)
     name = path.name.lower()
@@ -158,7 +193,7 @@ def write_frames(
     rows, pending = 0, None
     with (
         atomic_write(path) as part,
-        closing(_open_file(part, name)) as file,
+        closing(_open_file(part, name, types or {})) as file,
         ThreadPoolExecutor(1, "augmask-writes") as thread,
     ):
         for batch in batches:

@@ -7,7 +7,7 @@ DATA   ?= ../shared/data
 # the environment with the baselines' packages, if there is one
 PEERS  := $(if $(wildcard .venv-baselines/.ready),.venv-baselines/bin,$(BIN))
 
-.PHONY: help demo docs gallery gallery-rivals test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic picture bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-lake bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
+.PHONY: help demo docs gallery gallery-rivals test test-slow test-matrix dist attack lint types format clean bench-speed bench-front bench-adult bench-evaluate bench-clinic bench-augment bench-memory bench-paper bench-scale bench-sdmetrics bench-smoke bench-lake bench-laptop bench-main bench-main-small bench-panel test-baselines goldens goldens-baselines
 
 help:           ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -79,9 +79,6 @@ bench-evaluate: $(READY)  ## the whole evaluation of Adult: time, memory, number
 
 bench-clinic: $(READY)  ## all backbones and strategies on the clinic table
 	$(BIN)/python benchmarks/clinic_backbones.py
-
-picture: demo   ## the README's picture of the report; wants Chromium
-	$(BIN)/python benchmarks/report_picture.py augmask-demo/report.html docs/report.png
 
 bench-augment: $(READY)  ## LGBM-S: processes against threads, idle and busy
 	$(BIN)/python benchmarks/augment_speed.py --data $(DATA)/adult.csv.gz

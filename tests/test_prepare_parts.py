@@ -123,7 +123,7 @@ def test_every_augmenter_fills_a_table_in_parts(lake, tmp_path, augmenter):
 def test_the_number_of_processes_changes_no_byte(lake, tmp_path, monkeypatch):
     results = []
     original = prepare_parts.run_parts
-    for n_jobs in (1, 2):
+    for n_jobs in (1, 2, 3):
         monkeypatch.setattr(
             prepare_parts,
             "run_parts",
@@ -132,7 +132,7 @@ def test_the_number_of_processes_changes_no_byte(lake, tmp_path, monkeypatch):
         folder = tmp_path / f"job-{n_jobs}"
         model("lgbm-s").fit(lake, work_dir=folder).save(tmp_path / "model")
         results.append((contents(folder), (tmp_path / "model").read_bytes()))
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]
 
 
 def test_held_out_rows_leave_no_trace(lake, frame, tmp_path):

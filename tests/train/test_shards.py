@@ -51,12 +51,8 @@ def write(folder, table, plan, sizes, fraction=0.1):
         hidden = choose_held_out_cells(part.observed, fraction, rng)
         hidden[:, 0] = False
         arrays = training_arrays(completions, hidden)
-        write_container(folder / shard_name(i), "shard", facts(part), arrays)
+        write_container(folder / shard_name(i), "shard", {"rows": size}, arrays)
     return [open_shard(folder / shard_name(i)) for i in range(len(sizes))]
-
-
-def facts(part):
-    return {"rows": len(part), "observed": int(part.observed.sum())}
 
 
 def loader(found, table, plan, supervise="observed", seed=0):

@@ -160,8 +160,7 @@ def write_shard(numbered: NumberedPart, task: ShardTask) -> int:
     codes = _code_dtype(completions.table.layout)
     for name in {"cat", "cat_fill"} & arrays.keys():
         arrays[name] = arrays[name].astype(codes)
-    facts = {"rows": len(table), "observed": int(table.observed.sum())}
-    write_container(task.folder / shard_name(i), KIND, facts, arrays)
+    write_container(task.folder / shard_name(i), KIND, {"rows": len(table)}, arrays)
     return len(table)
 
 
@@ -176,13 +175,10 @@ class Shard:
     ----------
     path : Path
     rows : int
-    observed : int
-        Number of observed cells.
     """
 
     path: Path
     rows: int
-    observed: int
 
     def read(self, runs: Iterable[tuple[int, int]]) -> Arrays:
         """Return runs of rows, `(first, end)` each, one after the other.
@@ -238,5 +234,4 @@ def joined(runs: Sequence[Arrays]) -> Arrays:
 
 def open_shard(path: Path) -> Shard:
     """Return a shard, whose size is read and not its rows."""
-    facts = read_metadata(path, KIND)
-    return Shard(path, int(facts["rows"]), int(facts["observed"]))
+    return Shard(path, int(read_metadata(path, KIND)["rows"]))

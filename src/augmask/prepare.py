@@ -31,7 +31,13 @@ from augmask.errors import (
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
 from augmask.missing.model import fit_missing_model
-from augmask.presets import AutoChoice, choose_for_size, resolve_preset
+from augmask.presets import (
+    MOST_STARTED,
+    AutoChoice,
+    choose_for_size,
+    choose_for_width,
+    resolve_preset,
+)
 from augmask.progress import Progress, headline, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
@@ -229,6 +235,28 @@ def _check_learnable(table: Table) -> None:
         )
 
 
+def _coordinates(table: Table) -> int:
+    """Return the number of numbers, and one less than the levels of each category."""
+    layout = table.layout
+    return layout.n_num + sum(layout.cards) - layout.n_cat
+
+
+def _adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
+    """Return settings whose memory a very wide table does not exceed."""
+    width = _coordinates(table)
+    changes = choose_for_width(width, settings, model.options or ())
+    if changes:
+        warnings.warn(
+            f"the table has {width:,} numbers and levels, and beyond {MOST_STARTED:,} "
+            "the network does not start from their correlations, so dependence between "
+            "columns may come out weaker; --set precondition=table starts from them "
+            "and may take tens of gigabytes",
+            AugMaskWarning,
+            stacklevel=4,
+        )
+    return settings.replace(changes, keywords_of(model.backbone))
+
+
 def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice:
     """Return what preset `auto` changes for the size of the table."""
     if model.preset != "auto":
@@ -236,7 +264,7 @@ def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice
     choice = choose_for_size(
         len(table),
         int(table.observed.sum()),
-        table.layout.n_num + sum(table.layout.cards) - table.layout.n_cat,
+        _coordinates(table),
         device.type,
         model.backbone if isinstance(model.backbone, str) else None,
         model.options or (),
@@ -332,6 +360,7 @@ def prepare_fit(
     _check_learnable(table)
     choice = _adapt_to_size(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    settings = _adapt_to_width(model, table, settings)
     if not expected and settings.extremes == "expected":
         # a small table, scaled once more
         codec = Codec.fit(frame, resolved, tie_seed, expected_extremes=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import eq
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -229,7 +230,13 @@ def fill_column(series: pd.Series, rows: Any, values: pd.Series) -> pd.Series:
         make = str if own == "string" else lambda value: Decimal(str(value))
         new = np.array([None if pd.isna(v) else make(v) for v in new], dtype=object)
     mixed.iloc[rows] = new
-    return mixed.astype(series.dtype) if own == "string" else mixed.infer_objects()
+    if own == "string":
+        return mixed.astype(series.dtype)
+    typed = mixed.infer_objects()
+    # As floats, whole numbers beyond 2**53 would equal their neighbours.
+    if typed.dtype.kind == "f" and not typed.isna().any():
+        return typed if all(map(eq, mixed, typed)) else mixed
+    return typed
 
 
 def _numeric_summary(

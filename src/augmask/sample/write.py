@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from augmask.errors import UsageError
+from augmask.errors import DataError, UsageError
 from augmask.files import as_path, atomic_write, check_writable
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".feather")
@@ -46,12 +46,18 @@ def _is_formula(text: Any) -> bool:
 def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame without text or names that a spreadsheet takes for formulas."""
     safe = {}
+    taken = set(frame.columns)
     for label in frame.columns:
         column = frame[label]
         if column.dtype.kind not in "biufmM":
             column = column.astype(object)
             column = column.mask(column.map(_is_formula), "'" + column.astype(str))
-        safe[f"'{label}" if _is_formula(label) else label] = column
+        name = label
+        if _is_formula(label):
+            while name in taken:
+                name = f"'{name}"
+            taken.add(name)
+        safe[name] = column
     return pd.DataFrame(safe)
 
 
@@ -93,14 +99,21 @@ class _CsvFile:
 class _ArrowFile:
     """Appends frames to a Parquet or Feather file with the schema of the first one."""
 
-    def __init__(self, part: Path, parquet: bool) -> None:
+    def __init__(self, part: Path, name: str, parquet: bool) -> None:
+        self._name = name
         self._open = pa.parquet.ParquetWriter if parquet else pa.ipc.new_file
         self._part = str(part)
         self._writer: Any = None
         self._schema: Any = None
 
     def write(self, frame: pd.DataFrame) -> None:
-        table = pa.Table.from_pandas(frame, self._schema, preserve_index=False)
+        try:
+            table = pa.Table.from_pandas(frame, self._schema, preserve_index=False)
+        except pa.ArrowException as error:
+            reason = " ".join(map(str, error.args)).rstrip(".")
+            raise DataError(
+                f"cannot write {self._name}: {reason}; write a .csv file"
+            ) from error
         if self._writer is None:
             self._schema = table.schema
             self._writer = self._open(self._part, table.schema)
@@ -113,7 +126,7 @@ class _ArrowFile:
 
 def _open_file(part: Path, name: str) -> _CsvFile | _ArrowFile:
     if name.endswith((".parquet", ".feather")):
-        return _ArrowFile(part, parquet=name.endswith(".parquet"))
+        return _ArrowFile(part, name, parquet=name.endswith(".parquet"))
     return _CsvFile(part, compress=name.endswith(".gz"))
 
 

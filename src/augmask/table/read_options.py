@@ -88,10 +88,14 @@ def _codes(given: Any) -> tuple[Code, ...]:
 def _checked_sep(sep: Any) -> str | None:
     names = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
     sep = names.get(sep, sep) if isinstance(sep, str) else sep
-    if sep is None or (isinstance(sep, str) and len(sep) == 1 and sep not in '"\r\n'):
-        return sep
+    if sep is None:
+        return None
+    # The parser takes one byte.
+    single = isinstance(sep, str) and len(sep) == 1 and sep.isascii()
+    if single and sep not in '"\r\n\0':
+        return str(sep)
     raise UsageError(
-        f"sep must be one character, or 'tab' or 'space', got {brief_repr(sep)}"
+        f"sep must be one ASCII character, or 'tab' or 'space', got {brief_repr(sep)}"
     )
 
 

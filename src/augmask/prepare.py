@@ -59,6 +59,7 @@ from augmask.train.trainer import Trainer
 log = logging.getLogger("augmask")
 
 FEWEST_ROWS = 10
+MOST_MINUTES = 10**9
 
 
 class FitSetup(NamedTuple):
@@ -86,10 +87,11 @@ class TimeBudget:
     def __init__(self, max_minutes: float | None) -> None:
         if max_minutes is not None and not (
             isinstance(max_minutes, int | float | np.number)
-            and 0 < max_minutes < float("inf")
+            and 0 < max_minutes <= MOST_MINUTES
         ):
             raise UsageError(
-                f"max_minutes must be above 0, got {brief_repr(max_minutes)}"
+                f"max_minutes must be above 0 and at most {MOST_MINUTES:,}, got "
+                f"{brief_repr(max_minutes)}"
             )
         self.max_minutes = max_minutes
         self._start = time.monotonic()
@@ -163,7 +165,8 @@ def _check_parameters(model: Any) -> None:
         )
     if model.supervise not in SUPERVISE:
         raise UsageError(
-            f"supervise must be 'observed' or 'all', got {model.supervise!r}"
+            f"supervise must be 'observed' or 'all', got "
+            f"{brief_repr(model.supervise)}"
             + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (

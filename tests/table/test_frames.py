@@ -233,3 +233,9 @@ def test_a_separator_that_the_parser_cannot_take_is_refused(tmp_path, sep):
     path.write_text("x,y\n1,2\n")
     with pytest.raises(UsageError, match="sep must be one ASCII character"):
         read_table(path, sep=sep)
+
+
+@pytest.mark.parametrize("code", [10**400, float("inf"), None, [1], b"x", object()])
+def test_a_code_that_is_no_text_and_no_finite_number_is_refused(code):
+    with pytest.raises(UsageError, match="na must hold text or numbers"):
+        read_table(pd.DataFrame({"kg": [1.5, 2.5]}), na={"kg": [code]})

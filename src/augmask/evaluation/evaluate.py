@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from augmask.augmentation import AUGMENTERS, Augmenter, resolve_augmenter
-from augmask.errors import AugMaskError, DataError, UsageError
+from augmask.errors import AugMaskError, DataError, UsageError, brief_repr
 from augmask.evaluation.advice import advice
 from augmask.evaluation.held_out import augmenter_name
 from augmask.evaluation.references import (
@@ -39,6 +38,7 @@ from augmask.rng import stream
 from augmask.table.frames import read_frame
 from augmask.table.holdout import Holdout
 from augmask.table.schema import Schema
+from augmask.validation import SEED
 
 Step = Callable[[], None]
 
@@ -401,9 +401,12 @@ def evaluate(
     True
     """
     began = time.monotonic()
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed must be an integer of at least 0, got {seed!r}")
+    seed = SEED.checked("seed", seed)
     check_learner(learner)
+    if model is not None and not hasattr(model, "schema_"):
+        raise UsageError(
+            f"model must be a fitted AugMask or None, got {brief_repr(model)}"
+        )
     files = {"real": real, "synthetic": synthetic, "test": test}
     notes: list[str] = []
     held_out = False

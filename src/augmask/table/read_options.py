@@ -72,12 +72,21 @@ class TableFile:
     options: ReadOptions
 
 
+def _is_number(code: Any) -> bool:
+    """Whether a code is a number that a column can hold."""
+    if isinstance(code, bool) or not isinstance(code, int | float):
+        return False
+    try:
+        return math.isfinite(code)
+    except OverflowError:
+        return False
+
+
 def _codes(given: Any) -> tuple[Code, ...]:
     one = isinstance(given, str) or not isinstance(given, Iterable)
     codes = [c.item() if hasattr(c, "item") else c for c in ([given] if one else given)]
     for code in codes:
-        number = isinstance(code, int | float) and not isinstance(code, bool)
-        if not isinstance(code, str) and not (number and math.isfinite(code)):
+        if not isinstance(code, str) and not _is_number(code):
             raise UsageError(
                 "na must hold text or numbers that mean a missing value, got "
                 f"{brief_repr(code)}"

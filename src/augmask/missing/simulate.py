@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ def _check_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def _check_ratio(ratio: object) -> None:
-    if not isinstance(ratio, Real) or not 0 <= ratio < 1:
+    if not isinstance(ratio, int | float | np.number) or not 0 <= ratio < 1:
         raise UsageError(
             f"ratio, the share of cells to hide, must be at least 0 and below 1, "
             f"got {brief_repr(ratio)}"

@@ -345,8 +345,7 @@ def _whole_and_float(texts: pd.Series) -> pd.Series | None:
     whole = {level: int(level) for level in levels if _WHOLE.fullmatch(level)}
     if all(number == float(number) for number in whole.values()):
         return None
-    numbers = {level: whole.get(level) for level in levels}
-    numbers = {k: float(k) if v is None else v for k, v in numbers.items()}
+    numbers = {level: float(level) for level in levels} | whole
     cells = [None if pd.isna(text) else numbers[text] for text in texts]
     return pd.Series(cells, texts.index, dtype=object)
 

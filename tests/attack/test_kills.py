@@ -69,6 +69,9 @@ def _run(folder: Path, line: str) -> None:
         main()
     except SystemExit as end:
         os._exit(int(end.code or 0))
+    except BaseException:
+        # not into the test that this process is a copy of
+        os._exit(1)
     os._exit(0)
 
 
@@ -144,6 +147,44 @@ def test_kills_of_commands(tmp_path):
             if left != inputs:
                 bad.append(f"{name}: left {set(left) - set(inputs)}")
         report("kill -9 of commands", **kills, bad=len(bad))
+    assert not bad, "\n".join(bad[:20])
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def test_signals_leave_nothing(tmp_path):
+    """Unlike after kill -9, nothing is left for the next command to remove."""
+    make_frame(400).to_csv(tmp_path / "t.csv", index=False)
+    fit(make_frame(400), options={"sampling_batch": 500}).save(tmp_path / "m.augmask")
+    inputs = sorted(path.name for path in tmp_path.iterdir())
+    rng, bad, sent = np.random.default_rng(7), [], 0
+    for name in ("sample", "impute"):
+        line, output = COMMANDS[name]
+        began = time.monotonic()
+        whole = start(tmp_path, line)
+        whole.join()
+        lasts = time.monotonic() - began
+        out = tmp_path / output
+        expected = out.read_bytes()
+        out.unlink()
+        for _ in range(max(budget("kills") // 10, 2)):
+            for number in SIGNALS:
+                process = start(tmp_path, line)
+                process.join(float(rng.uniform(0, lasts)))
+                assert process.pid is not None
+                if process.is_alive():
+                    os.kill(process.pid, number)
+                    sent += 1
+                process.join()
+                if out.exists() and out.read_bytes() != expected:
+                    bad.append(f"{name}, {number.name}: the output is incomplete")
+                out.unlink(missing_ok=True)
+                left = {path.name for path in tmp_path.iterdir()} - set(inputs)
+                bad += [f"{name}, {number.name}: left {each}" for each in left]
+                for each in left:
+                    (tmp_path / each).unlink()
+        report("SIGTERM, SIGHUP, SIGINT", sent=sent, bad=len(bad))
     assert not bad, "\n".join(bad[:20])
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import load, save
 
-from augmask.container import METADATA, checksum
+from augmask.container import METADATA, checksum, header_bytes
 
 
 class Parts(NamedTuple):
@@ -65,7 +65,7 @@ def write_parts(path: str | Path, parts: Parts, seal: bool = True) -> None:
         header = {METADATA: dict(parts.fields), **header}
         if seal:
             header[METADATA]["sha256"] = checksum(header, body)
-        text = json.dumps(header).encode()
+        text = header_bytes(header)
     except (TypeError, ValueError, AttributeError):
         pass
     Path(path).write_bytes(_packed(text, body))

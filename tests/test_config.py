@@ -60,8 +60,8 @@ BOUNDS = {
     "validation_fraction": (0.0, 0.499, -0.001, 0.5),
     "ema": (0.001, 0.9999, 0.0, 1.0),
     "beta2": (0.001, 0.9999, 0.0, 1.0),
-    "lr": (1e-9, 1e9, 0.0, float("inf")),
-    "max_device_gib": (0.0, 1e9, -1.0, float("inf")),
+    "lr": (1e-9, 1e9, 0.0, 1e10),
+    "max_device_gib": (0.0, 1e9, -1.0, 1e10),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.sealed import Parts, read_parts, with_arrays, with_metadata, write_parts
 
 from augmask import AugMask, load
-from augmask.errors import ArtifactError
+from augmask.errors import ArtifactError, UsageError
 
 TINY = {"steps": 2, "width": 8, "depth": 1, "time_width": 8, "sampling_steps": 4}
 N = 60
@@ -209,3 +209,13 @@ def test_a_file_of_another_fit_is_told_apart_by_its_manifest(parts):
     assert manifest.keys() >= {"missing_model", "constraints", "schema", "settings"}
     groups = {name.partition("/")[0] for name in parts.arrays}
     assert groups == {"weights", "codec", "history", "missing_model"}
+
+
+@pytest.mark.parametrize("constraints", [1.5, None, True, "kg > 1", [5], {"a": 1}])
+def test_constraints_that_are_no_functions_are_a_usage_error(
+    parts, tmp_path, constraints
+):
+    path = tmp_path / "m.augmask"
+    write_parts(path, parts)
+    with pytest.raises(UsageError, match="must be a list of Python functions"):
+        load(path, constraints=constraints)

@@ -11,12 +11,14 @@ from augmask.diffusion import BACKBONES, keywords_of, resolve_backbone
 from augmask.errors import UsageError
 from augmask.presets import (
     BACKBONE_SETTINGS,
+    MOST_STARTED,
     PRESETS,
     SMALL_MEMBERS,
     SMALL_ROWS,
     STARTED_STEPS,
     AutoChoice,
     choose_for_size,
+    choose_for_width,
     resolve_preset,
 )
 
@@ -181,3 +183,21 @@ def test_a_network_that_starts_from_the_table_takes_fewer_steps():
     assert short["warmup"] < short["steps"]
     for others in ({"backbone": "tabddpm"}, {"device": "cuda"}):
         assert choice(200, **others).settings["steps"] > short["steps"]
+
+
+@pytest.mark.parametrize("preset", ["fast", "balanced"])
+def test_a_very_wide_table_is_not_started_from(preset):
+    """Its correlations, and a direct path from all to all, take gigabytes."""
+    _, settings, _ = resolve_preset(preset, "cpu", "cdtd")
+    assert choose_for_width(MOST_STARTED, settings) == {}
+    wide = choose_for_width(MOST_STARTED + 1, settings)
+    assert wide == {"precondition": "cell"}
+    assert choose_for_width(MOST_STARTED + 1, settings, ["precondition"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("preset", "backbone"), [("paper", "cdtd"), ("fast", "tabdiff")]
+)
+def test_what_grows_with_the_width_only_is_left_alone(preset, backbone):
+    _, settings, _ = resolve_preset(preset, "cpu", backbone)
+    assert choose_for_width(10**6, settings) == {}

@@ -32,7 +32,7 @@ CHOICES = {
 MAY_BE_ZERO = ("validation_fraction", "patience", "warmup", "max_device_gib")
 BELOW = {"validation_fraction": 0.5, "ema": 1, "beta2": 1}
 TYPES = {"int": int, "float": float, "bool": bool, "str": str}
-MAX_INT = 1_000_000_000
+MAX_NUMBER = 1_000_000_000
 # A larger number is a typing error, or comes from a file that was tampered with.
 AT_MOST = {
     "sampling_steps": 5_000,
@@ -214,7 +214,7 @@ def _specs() -> dict[str, ValueSpec]:
                 spec,
                 lowest=0 if may_be_zero else None,
                 above=None if may_be_zero else 0,
-                highest=AT_MOST.get(each.name, MAX_INT) if spec.plain is int else None,
+                highest=AT_MOST.get(each.name, MAX_NUMBER),
                 below=BELOW.get(each.name),
             )
         specs[each.name] = spec

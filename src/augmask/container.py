@@ -42,6 +42,12 @@ def checksum(header: Mapping[str, Any], tensors: bytes | memoryview) -> str:
     return digest.hexdigest()
 
 
+def header_bytes(header: Mapping[str, Any]) -> bytes:
+    """Return the only spelling of a header that is read."""
+    head = json.dumps(header).encode()
+    return head + b" " * (-len(head) % 8)  # tensors start at a multiple of 8 bytes
+
+
 def write_container(
     path: str | Path,
     kind: str,
@@ -83,8 +89,7 @@ def write_container(
     # safetensors writes its metadata in random order, so it is added here
     header = {METADATA: fields, **json.loads(plain[8 : 8 + size])}
     fields["sha256"] = checksum(header, tensors)
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)  # tensors start at a multiple of 8 bytes
+    head = header_bytes(header)
     if len(head) > MAX_HEADER:
         raise DataError(
             f"cannot write {path}: its metadata takes {len(head):,} bytes, and a file "
@@ -246,6 +251,8 @@ def read_container(
             head, header = _checked_header(file, path, kind, advice)
             fields = header[METADATA]
             data = head + file.read()
+        if head[8:] != header_bytes(header):
+            raise ValueError("its header is not as augmask writes it")
         if fields["sha256"] != checksum(header, memoryview(data)[len(head) :]):
             raise ValueError("its contents do not match their checksum")
         return _parse(fields["metadata"], "metadata"), _load(data)

@@ -363,7 +363,8 @@ def _check_functions(
     constraints = manifest.get("constraints")
     stored = constraints if isinstance(constraints, list) else []
     fitted = {str(c["own"]) for c in stored if isinstance(c, dict) and "own" in c}
-    if isinstance(functions, str) or not all(callable(each) for each in functions):
+    listed = isinstance(functions, list | tuple)
+    if not listed or not all(callable(each) for each in functions):
         raise UsageError(
             "constraints of load must be a list of Python functions, got "
             f"{brief_repr(functions)}; a file holds all other constraints"

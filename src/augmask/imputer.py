@@ -16,6 +16,7 @@ from augmask.augmentation import Augmenter
 from augmask.config import check_int
 from augmask.errors import AugMaskWarning
 from augmask.model import AugMask
+from augmask.table.cells import read_cells
 from augmask.table.frame_kinds import FrameKind, kind_name
 from augmask.table.frames import read_frame
 from augmask.table.schema import Schema
@@ -131,6 +132,9 @@ class AugMaskImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         """
         del y
         frame = self._validate(X, reset=True)
+        for name in frame:
+            # lists and the like, which are an error that names the column
+            read_cells(frame[name], str(name))
         seed = self._seed()
         model = AugMask(
             self.backbone,

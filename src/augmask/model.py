@@ -773,7 +773,12 @@ def fit_many(
     """
     if isinstance(models, AugMask) or isinstance(tables, pd.DataFrame):
         raise UsageError("fit_many needs a sequence of models and one of tables")
-    models, tables = list(models), list(tables)
+    try:
+        models, tables = list(models), list(tables)
+    except TypeError as error:
+        raise UsageError(
+            "fit_many needs a sequence of models and one of tables"
+        ) from error
     if not all(isinstance(model, AugMask) for model in models):
         raise UsageError("fit_many needs a sequence of AugMask models")
     if len(models) != len(tables):

@@ -32,7 +32,13 @@ from augmask.errors import (
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
 from augmask.missing.model import MissingModel, fit_missing_model
-from augmask.presets import AutoChoice, choose_for_size, resolve_preset
+from augmask.presets import (
+    MOST_STARTED,
+    AutoChoice,
+    choose_for_size,
+    choose_for_width,
+    resolve_preset,
+)
 from augmask.progress import Progress, headline, silent
 from augmask.rng import stream, stream_seed
 from augmask.sample.constraints import Constraint, learn_constraints, read_constraints
@@ -55,6 +61,7 @@ from augmask.train.trainer import Trainer
 log = logging.getLogger("augmask")
 
 FEWEST_ROWS = 10
+MOST_MINUTES = 10**9
 
 
 class FitSetup(NamedTuple):
@@ -83,10 +90,11 @@ class TimeBudget:
     def __init__(self, max_minutes: float | None) -> None:
         if max_minutes is not None and not (
             isinstance(max_minutes, int | float | np.number)
-            and 0 < max_minutes < float("inf")
+            and 0 < max_minutes <= MOST_MINUTES
         ):
             raise UsageError(
-                f"max_minutes must be above 0, got {brief_repr(max_minutes)}"
+                f"max_minutes must be above 0 and at most {MOST_MINUTES:,}, got "
+                f"{brief_repr(max_minutes)}"
             )
         self.max_minutes = max_minutes
         self._start = time.monotonic()
@@ -160,7 +168,8 @@ def _check_parameters(model: Any) -> None:
         )
     if model.supervise not in SUPERVISE:
         raise UsageError(
-            f"supervise must be 'observed' or 'all', got {model.supervise!r}"
+            f"supervise must be 'observed' or 'all', got "
+            f"{brief_repr(model.supervise)}"
             + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (
@@ -232,6 +241,28 @@ def check_learnable(table: Table) -> None:
         )
 
 
+def _coordinates(table: Table) -> int:
+    """Return the number of numbers, and one less than the levels of each category."""
+    layout = table.layout
+    return layout.n_num + sum(layout.cards) - layout.n_cat
+
+
+def adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
+    """Return settings whose memory a very wide table does not exceed."""
+    width = _coordinates(table)
+    changes = choose_for_width(width, settings, model.options or ())
+    if changes:
+        warnings.warn(
+            f"the table has {width:,} numbers and levels, and beyond {MOST_STARTED:,} "
+            "the network does not start from their correlations, so dependence between "
+            "columns may come out weaker; --set precondition=table starts from them "
+            "and may take tens of gigabytes",
+            AugMaskWarning,
+            stacklevel=4,
+        )
+    return settings.replace(changes, keywords_of(model.backbone))
+
+
 def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice:
     """Return what preset `auto` changes for the size of the table."""
     if model.preset != "auto":
@@ -239,7 +270,7 @@ def _adapt_to_size(model: Any, table: Table, device: torch.device) -> AutoChoice
     choice = choose_for_size(
         len(table),
         int(table.observed.sum()),
-        table.layout.n_num + sum(table.layout.cards) - table.layout.n_cat,
+        _coordinates(table),
         device.type,
         model.backbone if isinstance(model.backbone, str) else None,
         model.options or (),
@@ -461,6 +492,7 @@ def prepare_fit(
     check_learnable(table)
     choice = _adapt_to_size(model, table, device)
     settings = settings.replace(choice.settings, keywords_of(model.backbone))
+    settings = adapt_to_width(model, table, settings)
     request = request._replace(settings=settings)
     if not expected and settings.extremes == "expected":
         # a small table, scaled once more

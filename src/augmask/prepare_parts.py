@@ -54,6 +54,7 @@ from augmask.prepare import (
     FitRequest,
     FitSetup,
     Learned,
+    adapt_to_width,
     build_setup,
     check_learnable,
     facts_of,
@@ -396,6 +397,8 @@ def prepare_fit_parts(
     tell_notes(codec.schema)
     sample = codec.encode(frame, request.tie_seed)
     check_learnable(sample)
+    settings_of_fit = adapt_to_width(model, sample, request.settings)
+    request = request._replace(settings=settings_of_fit)
     members = n_members(model, single)
     tell_choice(model, request, members, progress)
     learned_constraints = learn_constraints_of(constraints, frame, codec, sample)

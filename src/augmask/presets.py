@@ -104,6 +104,9 @@ MOST_SMALL_STEPS = 1_500
 STARTED_STEPS = ((3_000, 100), (8_000, 200))
 # With more numbers and levels, a linear model of all of them takes too long.
 MOST_LINEAR = 128
+# Starting from the table, and a direct path from all inputs to all outputs, take time
+# and memory that grow faster than its width: 5,000 columns of six levels 20 GB.
+MOST_STARTED = 2_000
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,31 @@ def choose_for_size(
         f"{steps:,} steps each",
         few if rows < FEW_ROWS else "",
     )
+
+
+def choose_for_width(
+    coordinates: int, settings: Settings, options: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return changes of the settings for a table that is very wide.
+
+    Parameters
+    ----------
+    coordinates : int
+        Numbers of the encoded table, and one less than the levels of each category.
+    settings : Settings
+    options : collection of str
+        Settings that the user has set; they are not changed.
+
+    Examples
+    --------
+    >>> settings = Settings(network={"precondition": "table"})
+    >>> choose_for_width(20, settings), choose_for_width(9_000, settings)
+    ({}, {'precondition': 'cell'})
+    """
+    started = settings.network.get("precondition") == "table"
+    if coordinates <= MOST_STARTED or not started or "precondition" in options:
+        return {}
+    return {"precondition": "cell"}
 
 
 def resolve_preset(

@@ -193,6 +193,9 @@ class ValueSpec(Spec):
         return f"{text} or none" if self.optional else text
 
 
+SEED = ValueSpec(int, lowest=0, highest=2**64 - 1)
+
+
 @dataclass(frozen=True)
 class AnyOf(Spec):
     """A value that meets at least one of several specifications.

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,21 @@ SHORT = {
 FIGURES: dict[str, dict[str, Any]] = {}
 
 
+@cache
+def _commit() -> str:
+    """Return the commit that is attacked, marked if files differ from it."""
+    here = Path(__file__).parents[2]
+
+    def git(*line: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["git", *line], cwd=here, capture_output=True, text=True, check=False
+        )
+
+    head = git("rev-parse", "--short=7", "HEAD").stdout.strip()
+    changed = git("diff", "--quiet", "HEAD", "--", "src", "bench/src", "tests")
+    return f"{head}-dirty" if head and changed.returncode else head or "unknown"
+
+
 def budget(part: str) -> int:
     """Return how many attacks of a kind to make."""
     return (FULL if os.environ.get("AUGMASK_ATTACK") == "full" else SHORT)[part]
@@ -36,7 +53,7 @@ def budget(part: str) -> int:
 
 def report(part: str, **figures: Any) -> None:
     """Keep figures for the end of the run."""
-    FIGURES[part] = figures
+    FIGURES[part] = figures = figures | {"commit": _commit()}
     path = os.environ.get("AUGMASK_ATTACK_RESULTS")
     if path:
         file = Path(path)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import augmask as am
 from augmask import AugMask
 
-from .victims import TINY, make_frame
+from .victims import TINY, make_frame, make_rich_frame
 
 ODD: list[Any] = [None, True, -1, 0, 1, 3, 1.5, float("nan"), float("inf"), 10**30]
 ODD += ["x", "", "\0", b"x", [], [1], {}, {"a": 1}, (), object(), int, Decimal(3)]
@@ -56,6 +56,25 @@ def frames() -> list[Any]:
         _made(pd.date_range("2020-03-29", periods=n, freq="h", tz="Europe/Paris")),
         pl.from_pandas(good.drop(columns="grade")),
         pa.Table.from_pandas(good),
+        *(
+            rich := make_rich_frame(60),
+            pl.from_pandas(rich),
+            pa.Table.from_pandas(rich),
+        ),
+        pl.from_pandas(rich).lazy(),
+        pa.Table.from_pandas(rich).to_batches()[0],
+        rich.convert_dtypes(),
+        rich.astype({"word": "category", "a": "float32", "total": "uint8"}),
+        rich.convert_dtypes(dtype_backend="pyarrow"),
+        _made([[1], {}, "a", 2.5] * (n // 4)),
+        _made([2**60 + 1, 0.5, None, 3] * (n // 4)),
+        _made([np.uint64(2**64 - 1), -1] * (n // 2)),
+        _made([pd.NaT, None, np.nan, pd.NA] * (n // 4)),
+        _made([True, None, "true", 1] * (n // 4)),
+        _made([f"{i}.{i}.2021" for i in range(n)]),
+        _made([f"${i},{i}" for i in range(n)]),
+        _made(pd.Series(range(n), dtype="Sparse[int]")),
+        pd.DataFrame(rng.normal(size=(12, 300))),
         *("absent.csv", Path(), good["kg"], good.to_numpy(), 5, None, [good], "\0"),
     ]
 
@@ -82,8 +101,8 @@ Rng = np.random.Generator
 class Calls:
     """Kinds of calls; each takes a random generator."""
 
-    def __init__(self, model: AugMask, model_file: Path) -> None:
-        self.model, self.file = model, model_file
+    def __init__(self, model: AugMask, richer: AugMask, model_file: Path) -> None:
+        self.model, self.richer, self.file = model, richer, model_file
         self.frames, self.schemas = frames(), schemas()
 
     def _odd(self, rng: Rng) -> Any:
@@ -121,15 +140,21 @@ class Calls:
         if rng.random() < 0.05:
             parameters["options"] = self._odd(rng)
         schema = self.schemas[rng.integers(len(self.schemas))]
-        more = (
-            self._some(rng, "constraints", "max_minutes") if rng.random() < 0.3 else {}
-        )
+        more = {}
+        if rng.random() < 0.3:
+            names = ["constraints", "max_minutes", "holdout", "private_extremes"]
+            more = self._some(rng, *names, "checkpoint", "progress")
+        if rng.random() < 0.2:
+            parameters["options"] = TINY | {"links": "keep", "ties": "dequantize"}
+            more |= {"holdout": 0.1}
         return AugMask(**parameters).fit(self._frame(rng), schema=schema, **more)
 
     def sample(self, rng: Rng) -> Any:
-        return self.model.sample(
-            **{"n": 3} | self._some(rng, "n", "seed", "where", "missing")
-        )
+        names = ["n", "seed", "where", "missing", "output", "progress"]
+        options = {"n": 3} | self._some(rng, *names)
+        if rng.random() < 0.3:
+            return next(self.model.sample_batches(**options))
+        return self.model.sample(**options)
 
     def where(self, rng: Rng) -> Any:
         names = ["kg", "low", "job", "smokes", "day", "grade", "key", "land", "nobody"]
@@ -168,6 +193,65 @@ class Calls:
         schema = self.schemas[rng.integers(len(self.schemas))]
         return am.augment(self._frame(rng), schema=schema, **options)
 
+    def read(self, rng: Rng) -> Any:
+        source = self._frame(rng)
+        if rng.random() < 0.5:
+            source = ["t.csv", "t.xlsx", "t.zip", "t.tsv"][rng.integers(4)]
+        names = ["na", "sep", "header", "encoding", "sheet"]
+        options = self._some(rng, *names)
+        if rng.random() < 0.3:
+            options["na"] = {
+                ["kg", "job", "x", "nobody"][rng.integers(4)]: self._odd(rng)
+            }
+        return am.read_table(source, **options)
+
+    def rich(self, rng: Rng) -> Any:
+        column = ["fee", "born", "opens", "mail", "stop", "total", "rare"]
+        where = {column[rng.integers(7)]: self._odd(rng)}
+        if rng.random() < 0.3:
+            return self.richer.sample(3, where=where)
+        if rng.random() < 0.5:
+            return self.richer.sample(
+                where=pd.DataFrame({k: [v] for k, v in where.items()})
+            )
+        return self.richer.impute(
+            self._frame(rng), **self._some(rng, "n_draws", "seed")
+        )
+
+    def look(self, rng: Rng) -> Any:
+        if rng.random() < 0.7:
+            schema = self.schemas[rng.integers(len(self.schemas))]
+            return am.inspect(self._frame(rng), schema=schema)
+        return am.evaluate(
+            self._frame(rng),
+            self._frame(rng),
+            **self._some(
+                rng, "test", "target", "seed", "subsample", "model", "learner"
+            ),
+        )
+
+    def tools(self, rng: Rng) -> Any:
+        choice = int(rng.integers(5))
+        if choice == 0:
+            return am.pool(
+                self._odd(rng), self._odd(rng), **self._some(rng, "confidence")
+            )
+        if choice == 1:
+            return am.pool([1.0, 2.0], [1, 1], **self._some(rng, "confidence"))
+        if choice == 2:
+            n = [5, self._odd(rng)][rng.integers(2)]
+            return am.load_clinic(n, **self._some(rng, "seed"))
+        if choice == 3:
+            drawn = self.model.impute(make_frame(), n_draws=2)
+            return drawn.summary(self._odd(rng))
+        return self.model.schema_.to_toml(self._odd(rng))
+
+    def many(self, rng: Rng) -> Any:
+        model = AugMask(augmenter="ecdf", preset="fast", options=TINY)
+        models = [[model], [], self._odd(rng), [self._odd(rng)]][rng.integers(4)]
+        tables = [[self._frame(rng)], self._odd(rng)][rng.integers(2)]
+        return am.fit_many(models, tables, **self._some(rng, "schema", "max_minutes"))
+
     def infer(self, rng: Rng) -> Any:
         schema = self.schemas[rng.integers(len(self.schemas))]
         return am.infer_schema(self._frame(rng), schema)
@@ -178,5 +262,6 @@ class Calls:
         return [
             *(self.fit, self.sample, self.sample, self.where, self.where, self.partial),
             *(self.impute, self.impute, self.write, self.save, self.load, self.ampute),
-            *(self.augment, self.infer, self.infer),
+            *(self.augment, self.infer, self.infer, self.read, self.read, self.rich),
+            *(self.rich, self.look, self.tools, self.many),
         ]

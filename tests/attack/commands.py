@@ -25,8 +25,18 @@ TABLE_FILES += [
     f"{name}.parquet" for name in ["null", "unsigned", "nanoseconds", "zoned"]
 ]
 TABLE_FILES += ["duration.parquet", "dictionary.parquet", "half.parquet"]
+TABLE_FILES += ["good.xlsx", "two.xlsx", "half.xlsx", "no.xlsx", "flipped.xlsx"]
+TABLE_FILES += ["good.tsv", "bars.txt", "wide.csv", "marked.csv", "formats.csv"]
+TABLE_FILES += ["good.zip", "several.zip", "outside.zip", "flipped.zip", "rich.csv"]
 TABLE_FILES += ["decimal.feather", "readme.txt", "sub", ".", "", "x\0y.csv", "n" * 300]
-MODELS = ["good.augmask", "good.augmask", "half.augmask", "foreign.augmask", "good.csv"]
+MODELS = [
+    "rich.augmask",
+    "good.augmask",
+    "good.augmask",
+    "half.augmask",
+    "foreign.augmask",
+    "good.csv",
+]
 MODELS += ["absent.augmask", "link.augmask", "pipe.augmask", "sub", "", "good.toml"]
 SCHEMAS = [
     "good.toml",
@@ -54,6 +64,35 @@ NUMBERS = [
     "1e9",
 ]
 NUMBERS += ["0x10", "١", "1_000", " 2 ", "--", "1e400", "-0"]
+# how files are read, mostly wrongly
+READS = ["--na=?", "--na=auto", "--na=nan", "--na=1e400", "--na=", "--na==", "--na=kg="]
+READS += [
+    "--na=kg=inf",
+    "--na=nobody=1",
+    "--na=job=cook",
+    "--na=x=y=z",
+    "--na=" + "9" * 999,
+]
+READS += [
+    "--sep=;",
+    "--sep=tab",
+    "--sep=space",
+    "--sep=",
+    "--sep=;;",
+    "--sep=漢",
+    "--sep=\\",
+]
+READS += [
+    "--sep=.",
+    '--sep="',
+    "--sep=\n",
+    "--header",
+    "--no-header",
+    "--encoding=utf-16",
+]
+READS += ["--encoding=cp1252", "--encoding=idna", "--encoding=x", "--encoding=base64"]
+READS += ["--encoding=unicode_escape", "--encoding=", "--encoding=utf-7", "--sheet=1"]
+READS += ["--sheet=0", "--sheet=-1", "--sheet=odd", "--sheet=", "--sheet=" + "9" * 99]
 LONG = "9" * 9000
 WHERES = ["kg > 70", "job == 'cook'", "job == 'pilot'", "kg > " + "9" * 4000]
 WHERES += [f"kg == {LONG}", "kg ==", "import os", "__import__('os').system('x') == 0"]
@@ -68,6 +107,13 @@ WHERES += [
     "\0",
     "kg > -",
 ]
+WHERES += ["kg > 70 or job == 'cook'", "kg > 1e9 or low < 3", "job is missing"]
+WHERES += ["(kg > 1 or low < 2) and (kg < 9 or high > 1)", "kg is not missing", "or"]
+WHERES += [" or ".join(f"kg > {i}" for i in range(600)), "kg > 1 or nobody is missing"]
+WHERES += ["not (kg > 1)", "job not in ['cook'] or smokes == True", "kg is None or"]
+WHERES += ["fee > 100 or born < '1995-01-01'", "fee == '$1,234'", "opens > '12:00'"]
+WHERES += ["share > '5 %'", "born == '31/02/2021'", "mail == 'a@b.org'", "stop == 'k'"]
+WHERES += ["line == 'A' and stop == 'r'", "total == 1000", "fives == 3 or fives == 5"]
 CONSTRAINTS = [
     "low <= high",
     "low > high",
@@ -105,6 +151,15 @@ SETTINGS += [
 ]
 SETTINGS += ["matmul_precision", "nobody", "network", "preset", "seed"]
 NETWORK = ["width", "depth", "time_width", "cat_width", "low_noise", "anchor"]
+LATER = ["links=keep", "links=x", "extremes=expected", "precondition=table"]
+LATER += [
+    "precondition=joint",
+    "precondition=x",
+    "anchor=nan",
+    "anchor=none",
+    "lr=1e308",
+]
+LATER += ["completions=stack:99999999", "low_noise=1e308", "compile=x", "ema=1"]
 WORDS = ["one", "stack:2", "stack:x", "cycle", "anchor:3:0.5", "stack:" + "9" * 40]
 WORDS += ["euler", "dpmpp_2m", "unknown", "midpoint", "dequantize", "{}", "[1]", "None"]
 TINY = (
@@ -125,8 +180,19 @@ def _table(rng: np.random.Generator) -> str:
     return _one(rng, TABLE_FILES) if rng.random() < 0.4 else "good.csv"
 
 
+def _reads(rng: np.random.Generator) -> list[str]:
+    return [_one(rng, READS) for _ in range(2) if rng.random() < 0.2]
+
+
 def _fit(rng: np.random.Generator) -> list[str]:
     line = ["fit", *TINY.split(), _table(rng), "--out", _out(rng, ".augmask")]
+    line += _reads(rng)
+    if rng.random() < 0.2:
+        line += ["--holdout", _one(rng, [*NUMBERS, "auto", "0.1", "0.499", "1e-300"])]
+    if rng.random() < 0.1:
+        line += ["--private-extremes"]
+    if rng.random() < 0.1:
+        line += ["--set", _one(rng, LATER)]
     for _ in range(int(rng.integers(2))):
         name = _one(rng, SETTINGS + NETWORK)
         value = _one(rng, NUMBERS + WORDS)
@@ -166,13 +232,14 @@ def _sample(rng: np.random.Generator) -> list[str]:
 
 def _impute(rng: np.random.Generator) -> list[str]:
     line = ["impute", _one(rng, MODELS), _table(rng), "--out", _out(rng, ".csv")]
+    line += _reads(rng)
     if rng.random() < 0.3:
         line += [_one(rng, ["--n-draws", "--seed", "--device"]), _one(rng, NUMBERS)]
     return line
 
 
 def _inspect(rng: np.random.Generator) -> list[str]:
-    line = ["inspect", _one(rng, TABLE_FILES)]
+    line = ["inspect", _one(rng, TABLE_FILES), *_reads(rng)]
     if rng.random() < 0.4:
         line += ["--schema", _one(rng, SCHEMAS)]
     if rng.random() < 0.4:
@@ -182,7 +249,11 @@ def _inspect(rng: np.random.Generator) -> list[str]:
 
 def _score(rng: np.random.Generator) -> list[str]:
     verb = "evaluate" if rng.random() < 0.9 else "report"
-    line = [verb, _one(rng, TABLE_FILES), _one(rng, TABLE_FILES)]
+    line = [verb, _one(rng, TABLE_FILES), _one(rng, TABLE_FILES), *_reads(rng)]
+    if rng.random() < 0.2:
+        line += ["--model", _one(rng, MODELS)]
+    if rng.random() < 0.1:
+        line += ["--learner", _one(rng, ["xgboost", "x", ""])]
     if verb == "report" or rng.random() < 0.3:
         line += ["--out", _out(rng, ".html" if verb == "report" else ".json")]
     if rng.random() < 0.3:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import feather, parquet
 
-from .victims import fit, make_frame
+from .victims import fit, make_frame, make_rich_frame
 
 LONG = "9" * 9000
 
@@ -84,6 +87,65 @@ def _tables() -> dict[str, pa.Table]:
     return {name: pa.table({"x": column, "y": y}) for name, column in columns.items()}
 
 
+def _archive(**members: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("_", ".").replace("up", "../"), text)
+    return file.getvalue()
+
+
+def _workbook(*sheets: pd.DataFrame) -> bytes:
+    file = io.BytesIO()
+    with pd.ExcelWriter(file) as writer:
+        for i, sheet in enumerate(sheets):
+            sheet.to_excel(writer, sheet_name=f"s{i}", index=False)
+    return file.getvalue()
+
+
+def _flipped(data: bytes) -> bytes:
+    """Return bytes of which some have a flipped bit."""
+    changed = bytearray(data)
+    for at in range(60, len(changed), 97):
+        changed[at] ^= 1
+    return bytes(changed)
+
+
+def _other_files() -> dict[str, bytes]:
+    """Return tables in other formats than plain CSV."""
+    frame = make_frame()
+    good = frame.to_csv(index=False)
+    plain = frame.assign(day=frame["day"].dt.tz_localize(None))
+    odd = pd.DataFrame(
+        {
+            "t": [dt.time(i % 24, 2) for i in range(40)],
+            "d": [dt.timedelta(days=i) for i in range(40)],
+            "n": [2**70 if i % 2 else "#DIV/0!" for i in range(40)],
+        }
+    )
+    sheet, archive = _workbook(plain), _archive(good_csv=good)
+    formats = "when;cost;part\n" + "".join(
+        f"{i % 28 + 1:02d}.0{i % 9 + 1}.2021;€ {i * 37},5;{i} %\n" for i in range(40)
+    )
+    return {
+        "good.xlsx": sheet,
+        "two.xlsx": _workbook(plain, odd),
+        "half.xlsx": sheet[: len(sheet) // 2],
+        "flipped.xlsx": _flipped(sheet),
+        "no.xlsx": good.encode(),
+        "good.tsv": frame.to_csv(index=False, sep="\t").encode(),
+        "bars.txt": frame.to_csv(index=False, sep="|").encode(),
+        "wide.csv": good.encode("utf-16"),
+        "marked.csv": good.encode("utf-8-sig"),
+        "formats.csv": formats.encode(),
+        "good.zip": archive,
+        "several.zip": _archive(a_csv=good, b_csv=good),
+        "outside.zip": _archive(upupa_csv=good),
+        "flipped.zip": _flipped(archive),
+        "rich.csv": make_rich_frame(200).to_csv(index=False).encode(),
+    }
+
+
 def lay_out(folder: Path) -> None:
     """Write all files into an empty folder."""
     for name, contents in _texts().items():
@@ -92,7 +154,11 @@ def lay_out(folder: Path) -> None:
     for name, table in _tables().items():
         parquet.write_table(table, folder / f"{name}.parquet")
     feather.write_feather(_tables()["decimal"], folder / "decimal.feather")
+    for name, data in _other_files().items():
+        (folder / name).write_bytes(data)
     fit(make_frame()).save(folder / "good.augmask")
+    rich = fit(pd.read_csv(folder / "rich.csv"), options={"links": "keep"}, holdout=0.1)
+    rich.save(folder / "rich.augmask")
     half = (folder / "good.augmask").read_bytes()
     (folder / "half.augmask").write_bytes(half[: len(half) // 2])
     make_frame(seed=1).drop(columns="key").to_csv(folder / "others.csv", index=False)

@@ -27,6 +27,10 @@ WORDS = [
 ]
 WORDS += ["category", "object", "datetime64[ns]", "UTC", "Mars/Crater", "integer", "D"]
 WORDS += ["identifier", "constant", "all-missing", "learned", "always", "level", "="]
+WORDS += ["%d/%m/%Y", "%Q", "%", "$#,##0.00", "#,##0" * 9, "0" * 60 + "%", "pool"]
+WORDS += ["template", "counter", "polars", "Int64", "string", "large_string", "enum"]
+WORDS += ["dictionary<values=string, indices=int8>", "list<item: int64>", "timestamp"]
+WORDS += ["in", "not in", "<=", "or", "sum", "map", "same", "table", "joint", "de_DE"]
 WORDS += ["datetime", "boolean", "timedelta64[ns]", "complex128", "period[D]", "U3"]
 NUMBERS = [0, -1, 1, 2, 7, 10**3, 10**6, 10**9, 2**31, 2**53, 2**63, -(2**63), 10**40]
 NUMBERS += [10**400, 0.5, -0.5, 1e-320, 1e300, 1e308, -1e308, float("nan"), 1e999]
@@ -50,6 +54,23 @@ def _paths(value: Any, path: tuple = ()) -> list[tuple]:
         for i, inner in enumerate(value[:40]):
             paths += _paths(inner, (*path, i))
     return paths
+
+
+def every_number(document: Any) -> list[tuple]:
+    """Return the paths of all numbers, of long lists only those at the start."""
+    return [
+        path
+        for path in _paths(document)
+        if type(_parent(document, path)[path[-1]]) in (int, float)
+        and all(type(key) is str or key < 3 for key in path[-2:])
+    ]
+
+
+def with_value(parts: Parts, path: tuple, value: Any) -> Parts:
+    """Return parts with another value at a path of the metadata."""
+    document = parts.metadata
+    _parent(document, path)[path[-1]] = value
+    return with_metadata_text(parts, json.dumps(document))
 
 
 def _parent(document: Any, path: tuple) -> Any:

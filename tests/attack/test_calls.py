@@ -14,7 +14,7 @@ from augmask.errors import AugMaskError
 
 from .budget import budget, report
 from .calls import Calls
-from .victims import fit, make_frame
+from .victims import fit, make_frame, make_rich_frame
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,13 @@ def test_calls(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = fit(make_frame())
     model.save("m.augmask")
-    calls = Calls(model, tmp_path / "m.augmask")
+    good = make_frame()
+    good.to_csv("t.csv", index=False)
+    good.to_csv("t.tsv", index=False, sep="\t")
+    good.to_csv("t.zip", index=False)
+    good.assign(day=good["day"].dt.tz_localize(None)).to_excel("t.xlsx", index=False)
+    richer = fit(make_rich_frame(200), options={"links": "keep"})
+    calls = Calls(model, richer, tmp_path / "m.augmask")
     outcomes: Counter[str] = Counter()
     bad, slowest, began = [], 0.0, time.process_time()
     for seed in range(budget("commands and calls") // 2):

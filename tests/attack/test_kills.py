@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 from augmask.cli import main
 from augmask.train.checkpoint import Checkpoint
-from augmask_bench.ranks import METRICS
 
 from .budget import budget, report
 from .victims import fit, make_frame
@@ -34,6 +35,10 @@ COMMANDS = {
         "o.parquet",
     ),
 }
+# what the kills are shared among
+KILLED = (*COMMANDS, "grid")
+# where a file of rows says what made them
+FACTS = b"augmask_bench"
 PLAN = """
 ratios = [0.3]
 device = "cpu"
@@ -53,6 +58,7 @@ options = { steps = 5, batch_size = 32, width = 8, depth = 1, sampling_steps = 3
 
 def _run(folder: Path, line: str) -> None:
     """Run a command in this forked process, and end it."""
+    os.setsid()
     os.chdir(folder)
     Checkpoint.due = True  # type: ignore[assignment, method-assign]
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -63,6 +69,9 @@ def _run(folder: Path, line: str) -> None:
         main()
     except SystemExit as end:
         os._exit(int(end.code or 0))
+    except BaseException:
+        # not into the test that this process is a copy of
+        os._exit(1)
     os._exit(0)
 
 
@@ -72,6 +81,17 @@ def start(folder: Path, line: str) -> multiprocessing.Process:
     )
     process.start()
     return process
+
+
+def kill(process: multiprocessing.Process) -> None:
+    """Kill a command and the processes that it has started."""
+    assert process.pid is not None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # it has not made its group yet
+        process.kill()
+    process.join()
 
 
 def one_kill(
@@ -85,9 +105,7 @@ def one_kill(
         process.join()
         out.unlink()
         return None
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    kill(process)
     bad = []
     # the output is complete or absent
     if out.exists() and out.read_bytes() != expected:
@@ -117,7 +135,7 @@ def test_kills_of_commands(tmp_path):
     rng = np.random.default_rng(5)
     kills = dict.fromkeys(COMMANDS, 0)
     bad: list[str] = []
-    for _ in range(-(-budget("kills") * 19 // (20 * len(COMMANDS)))):
+    for _ in range(budget("kills") // len(KILLED)):
         for name in COMMANDS:
             wrong = None
             while wrong is None:
@@ -132,57 +150,115 @@ def test_kills_of_commands(tmp_path):
     assert not bad, "\n".join(bad[:20])
 
 
-def _results(folder: Path) -> dict[str, bytes]:
-    """Return the results of a grid without its clock times.
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
-    Which runs trained together, and for how long, depends on where it was killed.
+
+def test_signals_leave_nothing(tmp_path):
+    """Unlike after kill -9, nothing is left for the next command to remove."""
+    make_frame(400).to_csv(tmp_path / "t.csv", index=False)
+    fit(make_frame(400), options={"sampling_batch": 500}).save(tmp_path / "m.augmask")
+    inputs = sorted(path.name for path in tmp_path.iterdir())
+    rng, bad, sent = np.random.default_rng(7), [], 0
+    for name in ("sample", "impute"):
+        line, output = COMMANDS[name]
+        began = time.monotonic()
+        whole = start(tmp_path, line)
+        whole.join()
+        lasts = time.monotonic() - began
+        out = tmp_path / output
+        expected = out.read_bytes()
+        out.unlink()
+        for _ in range(max(budget("kills") // 10, 2)):
+            for number in SIGNALS:
+                process = start(tmp_path, line)
+                process.join(float(rng.uniform(0, lasts)))
+                assert process.pid is not None
+                if process.is_alive():
+                    os.kill(process.pid, number)
+                    sent += 1
+                process.join()
+                if out.exists() and out.read_bytes() != expected:
+                    bad.append(f"{name}, {number.name}: the output is incomplete")
+                out.unlink(missing_ok=True)
+                left = {path.name for path in tmp_path.iterdir()} - set(inputs)
+                bad += [f"{name}, {number.name}: left {each}" for each in left]
+                for each in left:
+                    (tmp_path / each).unlink()
+        report("SIGTERM, SIGHUP, SIGINT", sent=sent, bad=len(bad))
+    assert not bad, "\n".join(bad[:20])
+
+
+# What the clock says, and how many runs shared a training: where a kill was changes it.
+CLOCK = ("date", "seconds", "spent", "together")
+
+
+def _timeless(facts: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in facts.items() if k.split("_")[-1] not in CLOCK}
+
+
+def _contents(path: Path) -> Any:
+    """Return what a file of a grid holds besides clock times."""
+    if path.suffix == ".json":
+        return _timeless(json.loads(path.read_bytes()))
+    if path.suffix == ".npz":
+        with np.load(path) as arrays:
+            plain = {name: array.tobytes() for name, array in arrays.items()}
+            if "facts" in plain:
+                plain["facts"] = _timeless(json.loads(str(arrays["facts"])))
+        return _timeless(plain)
+    if path.suffix == ".parquet":
+        table = parquet.read_table(path)
+        facts = json.loads((table.schema.metadata or {}).get(FACTS, b"{}"))
+        rows = table.select(list(_timeless(dict.fromkeys(table.column_names))))
+        return rows.to_pylist(), _timeless(facts)
+    return path.read_bytes()
+
+
+def results(folder: Path) -> dict[str, Any]:
+    """Return the contents of all files of a grid, by name.
+
+    How runs were grouped to train together depends on where the grid was killed.
     """
-    files = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and path.name != "results.parquet"
-        and path.parent.name != "groups"
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = {path: str(path.relative_to(folder)) for path in files}
+    return {
+        "groups" if path.parent.name == "groups" else names[path]: (
+            path.suffix if path.parent.name == "groups" else repr(_contents(path))
+        )
+        for path in files
     }
-    plain = {}
-    for name, data in files.items():
-        if name.endswith(".json"):
-            record = json.loads(data)
-            scores = {key: record.get(key) for key in METRICS}
-            data = json.dumps([record["run"], record["status"], scores]).encode()
-        # completions that runs share hold their clock time
-        plain[name] = b"" if name.endswith(".npz") else data
-    return plain
 
 
 def test_kills_of_a_grid(tmp_path):
+    # what a forked process need not import again
+    for name in ("augmask_bench.run", "augmask_bench.score", "xgboost", "distributed"):
+        importlib.import_module(name)
     (tmp_path / "plan.toml").write_text(PLAN)
 
-    def grid(out: str) -> subprocess.Popen[bytes]:
-        line = f"bench run plan.toml --out {out} --jobs 1"
-        return subprocess.Popen(
-            [sys.executable, "-m", "augmask", *line.split()],
-            cwd=tmp_path,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+    def grid(out: str) -> multiprocessing.Process:
+        return start(tmp_path, f"bench run plan.toml --out {out} --jobs 1")
 
     began = time.monotonic()
-    assert grid("whole").wait() == 0
+    whole = grid("whole")
+    whole.join()
+    assert whole.exitcode == 0
     lasts = time.monotonic() - began
-    expected = _results(tmp_path / "whole")
-    rng, bad, kills = np.random.default_rng(6), [], 0
-    for turn in range(max(budget("kills") // 20, 1)):
+    expected = results(tmp_path / "whole")
+    rng, bad, kills, turn = np.random.default_rng(6), [], 0, 0
+    while kills < budget("kills") // len(KILLED):
+        turn += 1
         out = f"grid-{turn}"
         process = grid(out)
-        try:
-            process.wait(float(rng.uniform(0.3, 1.0)) * lasts)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+        process.join(float(rng.uniform(0.05, 1.0)) * lasts)
+        if process.is_alive():
+            kill(process)
             kills += 1
-        process.wait()
-        if grid(out).wait() != 0 or _results(tmp_path / out) != expected:
-            bad.append(f"turn {turn}")
+        process.join()
+        again = grid(out)
+        again.join()
+        if again.exitcode != 0:
+            bad.append(f"turn {turn}: exit code {again.exitcode}")
+        elif results(tmp_path / out) != expected:
+            bad.append(f"turn {turn}: other results")
         report("kill -9 of a grid", kills=kills, bad=len(bad))
     assert not bad, "\n".join(bad)

@@ -19,7 +19,13 @@ def table():
 
 @pytest.mark.parametrize(
     ("text", "n_draws"),
-    [("one", 1), ("cycle:10", 10), ("anchor:30:0.8", 31), ("stack:4", 4)],
+    [
+        ("one", 1),
+        ("cycle:10", 10),
+        ("anchor:30:0.8", 31),
+        ("stack:4", 4),
+        ("stack:1000", 1000),
+    ],
 )
 def test_a_plan_is_parsed_and_printed(text, n_draws):
     plan = CompletionPlan.parse(text)
@@ -31,6 +37,7 @@ def test_a_plan_is_parsed_and_printed(text, n_draws):
     "text",
     [
         *("", "two", "one:1", "Stack:4", "stack:4:0.5"),
+        *("stack:1001", "stack:99999999", "cycle:1001", "anchor:1001:0.5"),
         *("cycle", "cycle:0", "cycle:-3", "cycle:x", "cycle:1.5"),
         *("anchor:30", "anchor:30:1.1", "anchor:3:nan"),
     ],

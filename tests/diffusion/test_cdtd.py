@@ -325,3 +325,14 @@ def test_the_sampler_follows_an_exact_denoiser_to_the_data(monkeypatch):
     # first order: half the step, half the error
     assert error(400, "euler") / error(800, "euler") == pytest.approx(2, abs=0.1)
     assert error(400, "dpmpp_2m") < 0.1 * error(400, "euler")
+
+
+def test_mean_points_are_the_same_without_a_matrix_of_all_levels(monkeypatch):
+    """For thousands of categories that matrix would take gigabytes."""
+    model = CDTD(Layout(("x",), ("y", "z"), (3, 5)), width=8, depth=1)
+    p = model.ragged.softmax(torch.randn(6, 8, generator=torch.Generator()))
+    whole = model.sampler(4, "euler")
+    monkeypatch.setattr("augmask.diffusion.cdtd.MOST_BLOCK", 10)
+    parts = model.sampler(4, "euler")
+    assert parts.block is None
+    torch.testing.assert_close(parts.expected_points(p), whole.expected_points(p))

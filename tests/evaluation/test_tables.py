@@ -278,3 +278,15 @@ def test_a_column_without_values_has_no_levels_and_no_type():
     )
     assert [c.tolist() for c in codes] == [[-1, -1], [0, 1]]
     assert (levels, n_first) == ([3, 4], 0)
+
+
+@pytest.mark.parametrize("target", [5, 10**400, {"a": 1}, ["job"], pd.NA, np.ones(2)])
+def test_a_target_that_is_no_name_is_a_data_error(target):
+    with pytest.raises(DataError, match="the real table has no column"):
+        read_tables(real(), real(), target=target)
+
+
+@pytest.mark.parametrize("subsample", [5, 1.5, "x", True, np.ones(2), [100]])
+def test_what_subsample_must_be(subsample):
+    with pytest.raises(UsageError, match="subsample must be a whole number of at"):
+        read_tables(real(), real(), subsample=subsample)

@@ -250,3 +250,13 @@ def test_unknown_names_get_a_suggestion():
 def test_unreachable_ratios_are_refused(columns, settings, message):
     with pytest.raises(UsageError, match=message):
         ampute(mixed().iloc[:, :columns], **settings)
+
+
+ODD = [10**400, pd.NA, np.ones(2), {"a": 1}, object(), float("nan")]
+
+
+@pytest.mark.parametrize("name", ["seed", "ratio", "mechanism", "mar"])
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+def test_odd_arguments_are_a_usage_error(name, value):
+    with pytest.raises(UsageError, match=name):
+        ampute(mixed(), **{name: value})

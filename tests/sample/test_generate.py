@@ -10,6 +10,7 @@ from augmask.diffusion.cdtd import CDTD, CDTDSampler
 from augmask.diffusion.sampling import run_sampler
 from augmask.errors import AugMaskWarning, ConditionError, DataError, UsageError
 from augmask.model import AugMask, load
+from augmask.sample.generate import check_missing
 from augmask.sample.row_generator import RowGenerator
 
 SIZES = {"steps": 300, "batch_size": 128, "sampling_steps": 12, "ema": 0.98}
@@ -363,3 +364,11 @@ def test_missing_together_though_never_so_is_an_error(model, monkeypatch):
     where = "job is missing and smokes is not missing"
     with pytest.raises(ConditionError, match=r"none of .* satisfied the condition"):
         model.sample(3, where=where, missing="learned")
+
+
+@pytest.mark.parametrize(
+    "missing", [10**400, pd.NA, np.ones(2), {"a": 1}, "x", True, 0]
+)
+def test_what_missing_must_be(missing):
+    with pytest.raises(UsageError, match="missing must be None"):
+        check_missing(missing)

@@ -340,3 +340,16 @@ def test_numbers_beyond_float_precision_are_unchanged(tmp_path):
         kinds = {type(value) for value in imputed["money"]}
         assert len(kinds) == 1, kinds
         imputed.to_parquet(tmp_path / "t.parquet")
+
+
+def test_long_whole_numbers_beside_decimals_stay_as_they_are(tmp_path):
+    """As floats, two neighbours of 2**60 would be equal."""
+    cells = [2**60 + 1, 0.5, None, 3] * 10
+    frame = pd.DataFrame({"x": pd.Series(cells, dtype=object), "y": ["a", "b"] * 20})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AugMaskWarning)
+        model = AugMask(augmenter="ecdf", preset="fast", options=TINY).fit(frame)
+        filled = model.impute(frame)["x"]
+    observed = frame["x"].notna()
+    assert filled[observed].tolist() == frame["x"][observed].tolist()
+    assert filled.notna().all()

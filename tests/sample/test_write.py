@@ -235,3 +235,24 @@ def test_a_column_that_begins_with_missing_values_keeps_its_type(tmp_path, suffi
         assert rows["b"].dropna().tolist() == values
         assert str(rows["b"].dtype) == "boolean"
         assert len(rows["t"].dropna()) == len(values)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+def test_cells_that_a_file_cannot_hold_are_a_data_error(tmp_path, suffix):
+    """Arrow has no column of whole numbers that floats do not hold beside floats."""
+    rows = pd.DataFrame({"x": pd.Series([2**60 + 1, 0.5], dtype=object)})
+    path = tmp_path / f"rows{suffix}"
+    with pytest.raises(DataError, match=r"cannot write .*x.*; write a \.csv file"):
+        write_frames([rows], path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_neutralised_names_do_not_take_the_place_of_others(tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = pd.DataFrame({"=a": [1], "'=a": [2], "''=a": [3]})
+    write_frames([rows], path, csv_safe=True)
+    header, cells = path.read_text().splitlines()
+    assert cells == "1,2,3"
+    names = header.split(",")
+    assert len(set(names)) == 3
+    assert not any(name.startswith("=") for name in names)

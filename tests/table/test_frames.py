@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from augmask.errors import DataError
+from augmask.errors import DataError, UsageError
 from augmask.table import text_files
-from augmask.table.frames import read_frame
+from augmask.table.frames import read_frame, read_table
 
 
 @pytest.fixture
@@ -193,3 +193,49 @@ def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "t.csv")
     with pytest.raises(DataError, match="plain file"):
         read_frame(tmp_path / "t.csv")
+
+
+def test_long_whole_numbers_beside_decimals_keep_their_digits(tmp_path):
+    """As floats, which pandas reads, 2**60 + 1 would come back as 2**60."""
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + f"{2**60 + 1},a\n0.5,b\n,c\n" * 9)
+    values = read_frame(path)["x"]
+    assert values[:2].tolist() == [2**60 + 1, 0.5]
+    assert values.isna().sum() == 9
+
+
+def test_long_numbers_that_floats_hold_are_floats(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1e20,1\n1.5,2\n9007199254740992,3\n")
+    assert read_frame(path)["x"].dtype == "float64"
+
+
+@pytest.mark.parametrize("cells", [[[1, 2]], [np.ones(2)], [{"a": 1}]])
+@pytest.mark.parametrize("na", ["auto", "x", {"x": "y"}])
+def test_codes_in_a_column_of_lists_are_a_data_error(cells, na):
+    frame = pd.DataFrame({"x": cells * 40, "y": ["a", "b"] * 20})
+    with pytest.raises(DataError, match="'x' must hold"):
+        read_table(frame, na=na)
+
+
+@pytest.mark.parametrize("code", ["nan", "inf", "-inf", "1e400"])
+def test_codes_that_a_model_file_cannot_hold_are_text(tmp_path, code):
+    """`--na kg=1e400` was a number that JSON does not have."""
+    path = tmp_path / "t.csv"
+    path.write_text("kg,job\n" + "1.5,a\n2.5,b\n" * 20)
+    codes = read_table(path, na={"kg": code}).attrs["na_values"]
+    assert codes == {"kg": [code]}
+
+
+@pytest.mark.parametrize("sep", ["漢", "\0", "ü"])
+def test_a_separator_that_the_parser_cannot_take_is_refused(tmp_path, sep):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,2\n")
+    with pytest.raises(UsageError, match="sep must be one ASCII character"):
+        read_table(path, sep=sep)
+
+
+@pytest.mark.parametrize("code", [10**400, float("inf"), None, [1], b"x", object()])
+def test_a_code_that_is_no_text_and_no_finite_number_is_refused(code):
+    with pytest.raises(UsageError, match="na must hold text or numbers"):
+        read_table(pd.DataFrame({"kg": [1.5, 2.5]}), na={"kg": [code]})

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, Self
 
-from augmask.errors import UsageError, choices
+from augmask.errors import UsageError, brief_repr, choices
 from augmask.packages import plugins
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ known: auto, zero, mean, ...
     ):
         return augmenter
     raise UsageError(
-        f"an augmenter must be a name or an object with fit and draw, got {augmenter!r}"
+        "an augmenter must be a name or an object with fit and draw, got "
+        f"{brief_repr(augmenter)}"
     )
 
 

@@ -16,6 +16,7 @@ from augmask.table.frame_kinds import FrameKind, collected, give_back, kind_name
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.table import Table
+from augmask.validation import SEED
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,7 @@ def augmented(
     frame: pd.DataFrame, augmenter: str | Augmenter, seed: int, schema: Any = None
 ) -> Augmented:
     """Scale by the observed cells, then augment; parameters as in `augment`."""
+    seed = SEED.checked("seed", seed)
     schema = infer_schema(frame, schema)
     codec = Codec.fit(frame, schema)
     rng = stream(seed, "fill")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from augmask.progress import Progress
 
 Kind = Literal["one", "cycle", "anchor", "stack"]
+# All draws are kept in memory.
+MOST_DRAWS = 1_000
 # Rows processed at a time.
 CHUNK = 65_536
 
@@ -55,14 +57,14 @@ class CompletionPlan:
     def __post_init__(self) -> None:
         invalid = (
             self.kind not in get_args(Kind)
-            or self.k < 1
+            or not 1 <= self.k <= MOST_DRAWS
             or (self.kind == "one" and self.k != 1)
             or not 0.0 <= self.rho <= 1.0
         )
         if invalid:
             raise UsageError(
-                f"completions must be {FORMS}, with K at least 1 and RHO in [0, 1]; "
-                f"got kind={self.kind!r}, k={self.k}, rho={self.rho}"
+                f"completions must be {FORMS}, with K from 1 to {MOST_DRAWS:,} and RHO "
+                f"in [0, 1]; got kind={self.kind!r}, k={self.k}, rho={self.rho}"
             )
 
     @classmethod

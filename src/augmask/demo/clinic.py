@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.special import expit
 
+from augmask.config import check_int
 from augmask.missing.simulate import ampute
 from augmask.rng import stream
 
@@ -282,5 +283,6 @@ def load_clinic(
     >>> bool((truth["bmi"] == visits["bmi"])[seen].all())
     True
     """
+    n, seed = check_int("n", n, 1), check_int("seed", seed, 0)
     truth, visits = clinic_with_missing(n, seed)
     return truth if complete else visits

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
-from augmask.errors import UsageError, choices
+from augmask.errors import UsageError, brief_repr, choices
 from augmask.validation import ValueSpec, spec_for
 
 if TYPE_CHECKING:
@@ -78,11 +78,13 @@ def resolve_backbone(backbone: Any) -> Callable[..., Backbone]:
         )
     if hasattr(backbone, "cell_loss") and not isinstance(backbone, type):
         return _CopyOf(backbone)
-    if callable(backbone):
+    # such as the type int
+    builtin = getattr(backbone, "__module__", "") == "builtins"
+    if callable(backbone) and not builtin:
         return cast("Callable[..., Backbone]", backbone)
     raise UsageError(
         "a backbone is a name, a class, or a module with the methods cell_loss and "
-        f"sample, got {backbone!r}"
+        f"sample, got {brief_repr(backbone)}"
     )
 
 

@@ -65,6 +65,8 @@ Precondition = Literal["cell", "table", "joint"]
 # With more inputs and outputs, `table` has a direct path. Of two tables that were
 # tried, one with 36 is worse with the path and one with 281 without it.
 WIDE = 200
+# Numbers of a matrix of all levels times all coordinates: 512 MiB.
+MOST_BLOCK = 2**27
 NUM, CAT = 0, 1  # groups of the time warp
 # sigmas between which a row is neither legible nor lost
 VALIDATION_SIGMAS = (0.05, 20.0)
@@ -552,14 +554,17 @@ class CDTDSampler:
         self.model, self.n_steps = model, steps
         self.n_slots = len(model.ragged.emitted)
         self.points = model.category_points()
-        slots = torch.arange(model.ragged.n_slots, device=self.points.device)
-        block = self.points.new_zeros(len(slots), model.n_cat, model.cat_width)
-        block[slots, model.ragged.column] = self.points
+        self.point_width = model.n_cat * model.cat_width
         # maps the probabilities of all levels to the expected point of every column
-        self.block = block.flatten(1)
+        self.block: Tensor | None = None
+        if model.ragged.n_slots * self.point_width <= MOST_BLOCK:
+            slots = torch.arange(model.ragged.n_slots, device=self.points.device)
+            block = self.points.new_zeros(len(slots), model.n_cat, model.cat_width)
+            block[slots, model.ragged.column] = self.points
+            self.block = block.flatten(1)
         u = model.warp.sampling_times(
             torch.linspace(
-                1, 0, steps + 1, dtype=block.dtype, device=self.points.device
+                1, 0, steps + 1, dtype=self.points.dtype, device=self.points.device
             )
         )
         self.sigma = model.warp.sigma(u)
@@ -571,12 +576,20 @@ class CDTDSampler:
             h = -self.ratio.log()
             self.extrapolation[1:-1] = h[1:-1] / (2 * h[:-2])
 
+    def expected_points(self, p: Tensor) -> Tensor:
+        """Return the mean point of every column, [B, C e], under probabilities."""
+        if self.block is not None:
+            return p @ self.block
+        total = self.model.ragged.total
+        means = [total(p * coordinate) for coordinate in self.points.unbind(1)]
+        return torch.stack(means, 2).flatten(1)
+
     def start(self, n: int, rng: RNG) -> CDTDState:
         """Return noise of the largest sigma."""
         s_num, s_cat = self.sigma[0].unbind()
         empty = self.points.new_empty
         num = s_num * normal_like(empty(n, self.model.n_num), rng)
-        points = s_cat * normal_like(empty(n, self.block.shape[1]), rng)
+        points = s_cat * normal_like(empty(n, self.point_width), rng)
         return CDTDState(
             num,
             points,
@@ -590,7 +603,7 @@ class CDTDSampler:
         """Take a step of the solver, which draws nothing."""
         d_num, logits = self.denoise(state, i)
         p = self.model.ragged.softmax(logits)
-        d_points = p @ self.block
+        d_points = self.expected_points(p)
         more_num, more_cat = at(self.extrapolation, i).unbind(1)
         r_num, r_cat = at(self.ratio, i).unbind(1)
         to_num = d_num + state.has_last * more_num * (d_num - state.denoised_num)
@@ -624,7 +637,7 @@ class CDTDSampler:
 
     def offset(self, batch: Batch) -> NoisyCells:
         """Return e = 0 for numbers and points."""
-        zeros = batch.num.new_zeros(len(batch.num), self.block.shape[1])
+        zeros = batch.num.new_zeros(len(batch.num), self.point_width)
         return NoisyCells(torch.zeros_like(batch.num), zeros)
 
     def updated_offset(

@@ -65,7 +65,9 @@ class Ragged(nn.Module):
         self.n_slots = int(sizes.sum())
         self.register_buffer("offsets", ends - sizes, persistent=False)
         self.register_buffer("column", column, persistent=False)
-        member = nn.functional.one_hot(column, max(len(cards), 1)).float()
+        # one_hot() takes three times the memory on the way
+        member = torch.zeros(self.n_slots, max(len(cards), 1))
+        member.scatter_(1, column[:, None], 1.0)
         self.register_buffer("member", member[:, : len(cards)], persistent=False)
         # Columns of similar size are reduced together: each is padded to the next power
         # of two by repeating its last slot, which changes neither maximum nor argmax.

@@ -16,11 +16,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from augmask.augmentation import AUGMENTERS, Augmenter, resolve_augmenter
-from augmask.errors import AugMaskError, DataError, UsageError
+from augmask.errors import AugMaskError, DataError, UsageError, brief_repr
 from augmask.evaluation.advice import advice
 from augmask.evaluation.held_out import augmenter_name
 from augmask.evaluation.references import (
@@ -49,6 +48,7 @@ from augmask.table.holdout import Holdout
 from augmask.table.partitions import is_partitioned
 from augmask.table.read_options import TableFile
 from augmask.table.schema import Schema
+from augmask.validation import SEED
 
 Step = Callable[[], None]
 
@@ -459,11 +459,14 @@ def evaluate(
     True
     """
     began = time.monotonic()
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise UsageError(f"seed must be an integer of at least 0, got {seed!r}")
+    seed = SEED.checked("seed", seed)
     check_learner(learner)
+    if model is not None and not hasattr(model, "schema_"):
+        raise UsageError(
+            f"model must be a fitted AugMask or None, got {brief_repr(model)}"
+        )
     files = {"real": real, "synthetic": synthetic, "test": test}
-    check_subsample(subsample)
+    subsample = check_subsample(subsample)
     samples = Samples(SAMPLE_ROWS if subsample is None else subsample, seed)
     notes: list[str] = []
     held_out = False

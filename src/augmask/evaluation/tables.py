@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from augmask.errors import DataError, UsageError, did_you_mean
+from augmask.errors import DataError, UsageError, brief_repr, did_you_mean
 from augmask.rng import stream
 from augmask.table.cells import Cells, as_floats
 from augmask.table.codec import indicator_name
@@ -33,6 +33,7 @@ from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
+from augmask.validation import ValueSpec
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
@@ -50,6 +51,7 @@ MISSING_LEVEL = "(missing)"
 GATE = ("no", "yes")
 # Three folds of two halves need six rows; fewer than this say nothing anyway.
 MIN_ROWS = 10
+SUBSAMPLE = ValueSpec(int, lowest=MIN_ROWS, highest=10**11)
 
 
 def check_tables(
@@ -429,9 +431,11 @@ def _unknown_columns(schema: Schema, frame: pd.DataFrame, label: str) -> list[st
 
 
 def _check_target(target: str, schema: Schema) -> None:
-    if target not in schema.names:
-        hint = did_you_mean(target, schema.names)
-        raise DataError(f"the real table has no column {target!r} to predict{hint}")
+    if not isinstance(target, str) or target not in schema.names:
+        hint = did_you_mean(brief_repr(target), schema.names)
+        raise DataError(
+            f"the real table has no column {brief_repr(target)} to predict{hint}"
+        )
     if not schema[target].learned:
         raise DataError(
             f"the target {target!r} is set aside as {schema[target].kind}: "
@@ -489,12 +493,12 @@ def _with_values(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return pd.DataFrame(filled)
 
 
-def check_subsample(subsample: int | None) -> None:
-    """Raise if so few rows cannot be scored."""
-    if subsample is not None and subsample < MIN_ROWS:
-        raise UsageError(
-            f"subsample must be at least {MIN_ROWS} rows, got {subsample!r}"
-        )
+def check_subsample(subsample: Any) -> int | None:
+    """Return how many rows to score, or raise if so few cannot be."""
+    if subsample is None:
+        return None
+    checked: int = SUBSAMPLE.checked("subsample", subsample)
+    return checked
 
 
 def read_tables(
@@ -521,7 +525,7 @@ def read_tables(
     >>> tables.notes
     ["Not scored, because the real table lacks it: 'more' of the synthetic table."]
     """
-    check_subsample(subsample)
+    subsample = check_subsample(subsample)
     sources: dict[str, Any] = {"real": real, "synthetic": synthetic}
     if test is not None:
         sources["test"] = test

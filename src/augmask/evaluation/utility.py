@@ -109,7 +109,7 @@ class Utility:
 
 def check_learner(learner: str) -> None:
     """Raise unless there is such a learner, and it is installed."""
-    if learner not in LEARNERS:
+    if not isinstance(learner, str) or learner not in LEARNERS:
         raise UsageError(
             f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
         )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,11 +27,12 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.special import expit, logit
 
-from augmask.errors import UsageError, did_you_mean
+from augmask.errors import UsageError, brief_repr, did_you_mean
 from augmask.rng import stream
 from augmask.table.frame_kinds import collected, give_back
 from augmask.table.frames import read_frame
 from augmask.table.table import BoolArray, FloatArray
+from augmask.validation import SEED
 
 MECHANISMS = ("mcar", "mar", "mnar")
 MAR_VARIANTS = ("equal", "diffputer")
@@ -40,17 +40,17 @@ MAR_VARIANTS = ("equal", "diffputer")
 
 def _check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     choices = tuple(choices)
-    if value in choices:
+    if isinstance(value, str) and value in choices:
         return
-    hint = did_you_mean(str(value), choices)
-    raise UsageError(f"unknown {name} {value!r}{hint}")
+    hint = did_you_mean(value if isinstance(value, str) else "", choices)
+    raise UsageError(f"unknown {name} {brief_repr(value)}{hint}")
 
 
 def _check_ratio(ratio: object) -> None:
-    if not isinstance(ratio, Real) or not 0 <= float(ratio) < 1:
+    if not isinstance(ratio, int | float | np.number) or not 0 <= ratio < 1:
         raise UsageError(
             f"ratio, the share of cells to hide, must be at least 0 and below 1, "
-            f"got {ratio!r}"
+            f"got {brief_repr(ratio)}"
         )
 
 
@@ -301,6 +301,8 @@ def ampute(
     >>> len(truth) == int(incomplete["age"].isna().sum())
     True
     """
+    seed = SEED.checked("seed", seed)
+    _check_choice("mechanism", mechanism, MECHANISMS)
     data = collected(data)
     table = read_frame(data)
     rng = stream(seed, "ampute", mechanism)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from augmask.errors import ConditionError, UsageError, did_you_mean
+from augmask.errors import ConditionError, UsageError, brief_repr, did_you_mean
 from augmask.missing.model import MissingModel, draw_missing
 from augmask.progress import Progress, silent
 from augmask.rng import stream
@@ -43,9 +43,10 @@ MAX_REDRAWS = 10
 
 def check_missing(missing: Any) -> None:
     """Raise unless `missing` is None or "learned"."""
-    if missing not in (None, "learned"):
+    if missing is not None and not (isinstance(missing, str) and missing == "learned"):
         raise UsageError(
-            f"missing must be None (complete rows) or 'learned', got {missing!r}"
+            "missing must be None (complete rows) or 'learned', got "
+            f"{brief_repr(missing)}"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import eq
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -19,6 +20,9 @@ from scipy import stats
 
 from augmask.errors import UsageError
 from augmask.table.frame_kinds import numbered
+from augmask.validation import ValueSpec
+
+CONFIDENCE = ValueSpec(float, above=0, below=1)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -179,8 +183,7 @@ class Imputations(Sequence[pd.DataFrame]):
         1 - `confidence` of the draws share a value at one end, such as a capital gain
         of 0: the other tail then takes what this one cannot have.
         """
-        if not 0 < confidence < 1:
-            raise UsageError(f"confidence must lie between 0 and 1, got {confidence!r}")
+        confidence = CONFIDENCE.checked("confidence", confidence)
         if self._n_draws < 2:
             raise UsageError("a summary needs at least 2 draws, got 1; raise n_draws")
         parts = []
@@ -229,7 +232,13 @@ def fill_column(series: pd.Series, rows: Any, values: pd.Series) -> pd.Series:
         make = str if own == "string" else lambda value: Decimal(str(value))
         new = np.array([None if pd.isna(v) else make(v) for v in new], dtype=object)
     mixed.iloc[rows] = new
-    return mixed.astype(series.dtype) if own == "string" else mixed.infer_objects()
+    if own == "string":
+        return mixed.astype(series.dtype)
+    typed = mixed.infer_objects()
+    # As floats, whole numbers beyond 2**53 would equal their neighbours.
+    if typed.dtype.kind == "f" and not typed.isna().any():
+        return typed if all(map(eq, mixed, typed)) else mixed
+    return typed
 
 
 def _numeric_summary(
@@ -350,7 +359,12 @@ def pool(
     >>> pooled.estimate, pooled.within, pooled.between, round(pooled.total, 4)
     (2.0, 0.5, 1.0, 1.8333)
     """
-    q, u = (np.asarray(list(v), dtype=np.float64) for v in (estimates, variances))
+    try:
+        q, u = (np.asarray(list(v), dtype=np.float64) for v in (estimates, variances))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"estimates and variances must be lists of numbers: {error}"
+        ) from error
     if q.shape != u.shape or q.ndim != 1 or len(q) < 2:
         raise UsageError(
             "pool needs one estimate and one variance for each of at least 2 "
@@ -358,8 +372,7 @@ def pool(
         )
     if not (np.isfinite(q).all() and np.isfinite(u).all() and (u >= 0).all()):
         raise UsageError("estimates must be finite and variances at least 0")
-    if not 0 < confidence < 1:
-        raise UsageError(f"confidence must lie between 0 and 1, got {confidence!r}")
+    confidence = CONFIDENCE.checked("confidence", confidence)
     m = len(q)
     estimate, within, between = q.mean(), u.mean(), q.var(ddof=1)
     added = (1 + 1 / m) * between

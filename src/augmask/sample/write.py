@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet
 
-from augmask.errors import UsageError
+from augmask.errors import DataError, UsageError
 from augmask.files import as_path, atomic_write, check_writable
 from augmask.table.schema import Schema
 
@@ -47,12 +47,18 @@ def _is_formula(text: Any) -> bool:
 def _without_formulas(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame without text or names that a spreadsheet takes for formulas."""
     safe = {}
+    taken = set(frame.columns)
     for label in frame.columns:
         column = frame[label]
         if column.dtype.kind not in "biufmM":
             column = column.astype(object)
             column = column.mask(column.map(_is_formula), "'" + column.astype(str))
-        safe[f"'{label}" if _is_formula(label) else label] = column
+        name = label
+        if _is_formula(label):
+            while name in taken:
+                name = f"'{name}"
+            taken.add(name)
+        safe[name] = column
     return pd.DataFrame(safe)
 
 
@@ -112,17 +118,22 @@ class _ArrowFile:
     Columns that are all missing there have the type in `types`, if it is known.
     """
 
-    def __init__(
-        self, part: Path, parquet: bool, types: Mapping[str, pa.DataType]
-    ) -> None:
-        self._types = types
+    def __init__(self, part: Path, name: str, types: Mapping[str, pa.DataType]) -> None:
+        self._types, self._name = types, name
+        parquet = name.endswith(".parquet")
         self._open = pa.parquet.ParquetWriter if parquet else pa.ipc.new_file
         self._part = str(part)
         self._writer: Any = None
         self._schema: Any = None
 
     def write(self, frame: pd.DataFrame) -> None:
-        table = pa.Table.from_pandas(frame, self._schema, preserve_index=False)
+        try:
+            table = pa.Table.from_pandas(frame, self._schema, preserve_index=False)
+        except pa.ArrowException as error:
+            reason = " ".join(map(str, error.args)).rstrip(".")
+            raise DataError(
+                f"cannot write {self._name}: {reason}; write a .csv file"
+            ) from error
         if self._writer is None:
             table = self._typed(frame, table)
             self._schema = table.schema
@@ -151,7 +162,7 @@ def _open_file(
     part: Path, name: str, types: Mapping[str, pa.DataType]
 ) -> _CsvFile | _ArrowFile:
     if name.endswith((".parquet", ".feather")):
-        return _ArrowFile(part, name.endswith(".parquet"), types)
+        return _ArrowFile(part, name, types)
     return _CsvFile(part, compress=name.endswith(".gz"))
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from augmask.errors import DataError
+from augmask.errors import DataError, brief_repr
 from augmask.table.formats import read_format
 
 Form = Literal["integer", "float", "boolean", "text", "datetime", "empty"]
@@ -137,7 +137,7 @@ def _to_int64(name: str, values: AnyArray) -> AnyArray:
     if beyond:
         raise DataError(
             f"whole numbers in column {name!r} must fit in 64 bits, got "
-            f"{int(values.max())}; convert it to text or to float"
+            f"{brief_repr(int(values.max()))}; convert it to text or to float"
         )
     return whole
 

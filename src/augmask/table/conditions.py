@@ -806,7 +806,8 @@ def _from_mapping(
             if len(value) != 2 or all(end is None for end in value):
                 raise ConditionError(
                     f"a range of column {str(name)!r} must be a tuple (low, high), one "
-                    f"of them may be None, got {value!r}; pass several values as a list"
+                    f"of them may be None, got {brief_repr(value)}; pass several "
+                    "values as a list"
                 )
             for sign, end in zip((">=", "<="), value, strict=True):
                 if end is not None:

@@ -116,8 +116,8 @@ def check_output(output: Any) -> None:
     """Raise unless `output` is None or a kind of frame that can be made here."""
     if output is None:
         return
-    if output not in KINDS:
-        hint = did_you_mean(str(output), KINDS)
+    if not isinstance(output, str) or output not in KINDS:
+        hint = did_you_mean(brief_repr(output), KINDS)
         raise UsageError(
             f"output must be None, 'pandas', 'polars' or 'arrow', got "
             f"{brief_repr(output)}{hint}"

@@ -150,6 +150,9 @@ def _plain_code(code: Code, series: pd.Series) -> Code:
             number = float(code)
         except ValueError:
             return code
+        # A model file holds no infinity, and NaN is missing anyhow.
+        if not math.isfinite(number):
+            return code
         return int(number) if number.is_integer() else number
     return code
 
@@ -159,6 +162,9 @@ def _suspected(series: pd.Series, name: str) -> tuple[Code, ...]:
     kind = series.dtype.kind
     if kind in "iuf":
         return suspected_numbers(read_cells(series, name).observed_values)
+    if kind == "O" and not series.map(pd.api.types.is_hashable).all():
+        # Lists and the like, which are an error that names the column.
+        read_cells(series, name)
     texts = {str(value) for value in series.dropna().unique() if isinstance(value, str)}
     return suspected_texts(sorted(texts))
 

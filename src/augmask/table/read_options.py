@@ -93,12 +93,21 @@ class TableFile:
     options: ReadOptions
 
 
+def _is_number(code: Any) -> bool:
+    """Whether a code is a number that a column can hold."""
+    if isinstance(code, bool) or not isinstance(code, int | float):
+        return False
+    try:
+        return math.isfinite(code)
+    except OverflowError:
+        return False
+
+
 def _codes(given: Any) -> tuple[Code, ...]:
     one = isinstance(given, str) or not isinstance(given, Iterable)
     codes = [c.item() if hasattr(c, "item") else c for c in ([given] if one else given)]
     for code in codes:
-        number = isinstance(code, int | float) and not isinstance(code, bool)
-        if not isinstance(code, str) and not (number and math.isfinite(code)):
+        if not isinstance(code, str) and not _is_number(code):
             raise UsageError(
                 "na must hold text or numbers that mean a missing value, got "
                 f"{brief_repr(code)}"
@@ -109,10 +118,14 @@ def _codes(given: Any) -> tuple[Code, ...]:
 def _checked_sep(sep: Any) -> str | None:
     names = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
     sep = names.get(sep, sep) if isinstance(sep, str) else sep
-    if sep is None or (isinstance(sep, str) and len(sep) == 1 and sep not in '"\r\n'):
-        return sep
+    if sep is None:
+        return None
+    # The parser takes one byte.
+    single = isinstance(sep, str) and len(sep) == 1 and sep.isascii()
+    if single and sep not in '"\r\n\0':
+        return str(sep)
     raise UsageError(
-        f"sep must be one character, or 'tab' or 'space', got {brief_repr(sep)}"
+        f"sep must be one ASCII character, or 'tab' or 'space', got {brief_repr(sep)}"
     )
 
 

@@ -12,7 +12,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from numbers import Real
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from augmask.errors import SchemaError
@@ -137,7 +136,7 @@ def write_overrides(
             f"# {key} = {toml_value(value)}  # if these mean a missing value"
             for key, value in hints.items()
         ]
-    with atomic_write(Path(path).expanduser()) as part:
+    with atomic_write(as_path(path).expanduser()) as part:
         part.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -334,20 +334,19 @@ def _has_codes(text: Text) -> bool:
     return False
 
 
-def _largest_whole(series: pd.Series) -> float:
-    """Return the largest absolute value of a float column; NaN if one is not whole."""
+def _largest(series: pd.Series) -> tuple[float, bool]:
+    """Return the largest absolute value of floats, and whether all are whole."""
     values = series.dropna().to_numpy(dtype=np.float64)
-    if not len(values) or not (np.rint(values) == values).all():
-        return float("nan")
-    return float(np.abs(values).max())
+    whole = bool((np.rint(values) == values).all()) and len(values) > 0
+    return float(np.abs(values).max(initial=0.0)), whole
 
 
 def _needs_text(series: pd.Series, codes: bool) -> bool:
     """Whether the text of a column is needed to read its values correctly."""
     kind = series.dtype.kind
     if kind == "f":
-        largest = _largest_whole(series)
-        return largest >= EXACT or (codes and not np.isnan(largest))
+        largest, whole = _largest(series)
+        return largest >= EXACT or (codes and whole)
     if kind in "iu":
         return codes or kind == "u"
     # pandas returns large unsigned numbers with missing values as text with "".
@@ -377,6 +376,17 @@ def _from_text(texts: pd.Series) -> pd.Series | None:
     return whole.mask(texts.isna())
 
 
+def _whole_and_float(texts: pd.Series) -> pd.Series | None:
+    """Return numbers of which floats do not hold all; None if they do."""
+    levels = pd.unique(texts.dropna())
+    whole = {level: int(level) for level in levels if _WHOLE.fullmatch(level)}
+    if all(number == float(number) for number in whole.values()):
+        return None
+    numbers = {level: float(level) for level in levels} | whole
+    cells = [None if pd.isna(text) else numbers[text] for text in texts]
+    return pd.Series(cells, texts.index, dtype=object)
+
+
 def retyped(texts: pd.Series) -> pd.Series:
     """Return text as the numbers or booleans that a reader makes of it, or as it is.
 
@@ -390,6 +400,9 @@ def retyped(texts: pd.Series) -> pd.Series:
         return whole if whole is texts or whole.isna().any() else whole.astype("int64")
     known = pd.unique(texts.dropna())
     if len(known) and are_numbers(known).all():
+        mixed = _whole_and_float(texts)
+        if mixed is not None:
+            return mixed
         return texts.map(float, na_action="ignore").astype("float64")
     if len(known) and set(known) <= {"True", "False", "TRUE", "FALSE", "true", "false"}:
         true = texts.str.lower() == "true"
@@ -413,14 +426,17 @@ def _restore_cells(
         column = _from_text(texts.iloc[:, position])
         # Whole numbers without missing values were read correctly.
         correct = columns[j].dtype.kind in "iu"
+        if column is None and columns[j].dtype.kind == "f":
+            column = _whole_and_float(texts.iloc[:, position])
         if column is None and _is_beyond_64_bits(columns[j]):
             column = texts.iloc[:, position]
         if column is not None and not (correct and column.dtype.kind in "iu"):
             columns[j], changed = column, True
     for j, column in enumerate(columns):
-        incomplete = column.dtype.kind == "f" and column.isna().any()
-        if incomplete and _largest_whole(column) < EXACT:
-            columns[j], changed = column.astype("Int64"), True
+        if column.dtype.kind == "f" and column.isna().any():
+            largest, whole = _largest(column)
+            if whole and largest < EXACT:
+                columns[j], changed = column.astype("Int64"), True
     if not changed:
         return frame
     restored = pd.concat(columns, axis=1)

@@ -453,7 +453,7 @@ def kept_training(
     if work_dir is None:
         yield None
         return
-    folder = as_path(work_dir).expanduser()
+    folder = _folder(work_dir)
     single = len(setup.trainers) == 1
     path = folder / f"training-{fingerprint[:12]}.checkpoint" if single else None
     yield path
@@ -489,7 +489,7 @@ def opened_table(
             "several processes need a work_dir that all of them see; name a folder"
         )
     with ExitStack() as stack:
-        folder = None if work_dir is None else as_path(work_dir).expanduser()
+        folder = None if work_dir is None else _folder(work_dir)
         if folder is None and (is_dask(data) or scheduler is not None):
             folder = _temporary(stack)
         if is_dask(data):
@@ -504,6 +504,11 @@ def opened_table(
             yield frame, None
             return
         yield table, folder or _temporary(stack)
+
+
+def _folder(work_dir: str | Path) -> Path:
+    """Return a folder by its whole path, since workers may run in other ones."""
+    return as_path(work_dir).expanduser().absolute()
 
 
 def _temporary(stack: ExitStack) -> Path:

@@ -34,7 +34,10 @@ def schema(text: str) -> Callable[[], object]:
 TABLES = [
     Bad("absent file", BAD_DATA, "fit absent.csv --out m.augmask", ("no such file",)),
     Bad(
-        "directory", BAD_DATA, "fit folder --out m.augmask", ("folder is a directory",)
+        "directory",
+        BAD_DATA,
+        "fit folder --out m.augmask",
+        ("no Parquet file in folder",),
     ),
     Bad("empty file", BAD_DATA, FIT_BAD, ("bad.csv is empty",), rows("")),
     Bad("header only", BAD_DATA, FIT_BAD, ("at least one row",), rows("a,b\n")),

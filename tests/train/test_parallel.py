@@ -464,7 +464,7 @@ def test_torchrun_writes_one_model_and_prints_one_line(tmp_path):
         timeout=TIMEOUT,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("m.augmask: ")
+    assert done.stdout.splitlines()[-1].startswith("m.augmask: ")
     assert done.stdout.count("\n") == 1
     assert done.stderr.count("note: ") == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.augmask", "t.csv"]

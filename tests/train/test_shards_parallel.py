@@ -21,7 +21,6 @@ from augmask.model import AugMask
 from augmask.table import partitions
 
 ROWS, PARTS = 1_200, 10
-partitions.PART_ROWS = ROWS // PARTS
 
 
 class NoNoise(torch.nn.Module):
@@ -68,12 +67,13 @@ def train(folder: Path, job: str) -> dict:
             read.add(self.path.name)
         return original(self, runs)
 
-    Shard.read = noted
+    Shard.read, part_rows = noted, partitions.PART_ROWS
+    partitions.PART_ROWS = ROWS // PARTS
     options = {"steps": 200, "batch_size": 50, "completions": "stack:2"}
     options["validation_fraction"] = 0.05
     model = AugMask(NoNoise, augmenter="ecdf", preset="fast", options=options)
     model.fit(folder / "lake", work_dir=folder / job, progress=False)
-    Shard.read = original
+    Shard.read, partitions.PART_ROWS = original, part_rows
     weights = torch.nn.utils.parameters_to_vector(model.backbone_.parameters())
     return {
         "loss": model.history_["loss"].tolist(),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,12 @@ from augmask.augmentation.completions import CompletionPlan, Completions, comple
 from augmask.container import read_metadata, write_container
 from augmask.errors import DataError
 from augmask.rng import stream, stream_seed
-from augmask.table.codec import Codec
-from augmask.table.partitions import Part
 from augmask.table.table import BoolArray, Layout
+
+if TYPE_CHECKING:
+    # training reads shards, and loads no pandas
+    from augmask.table.codec import Codec
+    from augmask.table.partitions import Part
 
 Arrays = dict[str, npt.NDArray[Any]]
 

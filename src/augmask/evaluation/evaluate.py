@@ -446,6 +446,7 @@ def evaluate(
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> def people(n):
     ...     age = rng.normal(40, 10, n)

@@ -582,7 +582,7 @@ class CDTDSampler:
             return p @ self.block
         ragged = self.model.ragged
         empty = p.new_zeros(len(p), self.model.n_cat)
-        # a CUDA device adds up in any order, and rows must not differ in their last bits
+        # a CUDA device adds up in any order, which changes the last bits of rows
         means = [
             ragged.total(p * coordinate)
             if p.is_cuda

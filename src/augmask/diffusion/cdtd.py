@@ -580,8 +580,15 @@ class CDTDSampler:
         """Return the mean point of every column, [B, C e], under probabilities."""
         if self.block is not None:
             return p @ self.block
-        total = self.model.ragged.total
-        means = [total(p * coordinate) for coordinate in self.points.unbind(1)]
+        ragged = self.model.ragged
+        empty = p.new_zeros(len(p), self.model.n_cat)
+        # a CUDA device adds up in any order, which changes the last bits of rows
+        means = [
+            ragged.total(p * coordinate)
+            if p.is_cuda
+            else empty.index_add(1, ragged.column, p * coordinate)
+            for coordinate in self.points.unbind(1)
+        ]
         return torch.stack(means, 2).flatten(1)
 
     def start(self, n: int, rng: RNG) -> CDTDState:

@@ -165,6 +165,16 @@ def test_a_table_of_very_few_rows_is_warned_about(brief):
     prepared(FEW_ROWS)
 
 
+def test_a_very_wide_table_is_not_started_from_and_that_is_said(brief, monkeypatch):
+    assert prepared().state.settings.network["precondition"] == "joint"
+    monkeypatch.setattr(presets, "MOST_LINEAR", 0)
+    assert prepared().state.settings.network["precondition"] == "table"
+    monkeypatch.setattr(presets, "MOST_STARTED", 1)
+    with pytest.warns(AugMaskWarning, match="does not start from their correlations"):
+        setup = prepared()
+    assert setup.state.settings.network["precondition"] == "cell"
+
+
 # -- time ----------------------------------------------------------------------
 
 

@@ -105,7 +105,7 @@ OPTIONS = [
     Bad("infinite rate", USAGE, f"{FIT_GOOD} --set lr=inf", ("lr", "inf")),
     Bad("weight average of 1", USAGE, f"{FIT_GOOD} --set ema=1.0", ("ema", "below 1")),
     Bad("unknown solver", USAGE, f"{FIT_GOOD} --set solver=heun", ("solver", "'heun'")),
-    Bad("diverging", FAILED, f"{FIT_GOOD} --set lr=1e30", ("step", "column", "lr")),
+    Bad("diverging", FAILED, f"{FIT_GOOD} --set lr=1e9", ("step", "column", "lr")),
     *(
         Bad(f"--set {pair}", USAGE, f"fit no.csv --out m.augmask --set {pair}", says)
         for pair, says in (

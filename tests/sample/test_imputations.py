@@ -162,7 +162,7 @@ def test_a_summary_without_imputed_cells_is_empty_and_one_draw_is_refused():
     assert len(Imputations(frame, {}, 3).summary()) == 0
     with pytest.raises(UsageError, match="at least 2 draws"):
         Imputations(frame, {}, 1).summary()
-    with pytest.raises(UsageError, match=r"confidence must lie .* got 90"):
+    with pytest.raises(UsageError, match=r"confidence must be .* below 1, got 90"):
         make_imputations().summary(90)
 
 

@@ -143,7 +143,7 @@ QUIRKS = {
     ),
     "separators that fit no line": Quirk("a;b\n1;2;3\n4\n", refused="--sep ';'"),
     "a separator of three characters": Quirk(
-        "a\n1\n", options={"sep": "::"}, refused="sep must be one character"
+        "a\n1\n", options={"sep": "::"}, refused="sep must be one ASCII character"
     ),
     "separators within quotes": Quirk(
         'a,b\n1,"x;y;z"\n2,"p,q"\n', {"a": [1, 2], "b": ["x;y;z", "p,q"]}

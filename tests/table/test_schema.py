@@ -7,7 +7,7 @@ import pytest
 
 from augmask.errors import SchemaError
 from augmask.table.infer import infer_schema
-from augmask.table.schema import Schema, read_overrides
+from augmask.table.schema import Column, Schema, read_overrides
 
 ROWS = 30
 FRAME = pd.DataFrame(
@@ -154,3 +154,18 @@ def test_deeply_nested_schema_files_are_refused(tmp_path):
     path.write_text("x = " + "9" * 9000)
     with pytest.raises(SchemaError, match="not valid TOML"):
         read_overrides(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"), [("datetime", "#,##0"), ("integer", "%d/%m/%Y")]
+)
+def test_a_stored_format_of_another_kind_is_refused(kind, pattern):
+    """Found by the attack on model files: sampling would meet dates as numbers."""
+    dates = ["16/08/2021", "17/08/2021", "18/09/2021"] * 5
+    numbers = [f"{i:,}" for i in range(1000, 1015)]
+    frame = pd.DataFrame({"x": dates if kind == "datetime" else numbers})
+    column = infer_schema(frame)["x"]
+    assert column.kind == kind
+    assert Column.from_dict(column.to_dict()) == column
+    with pytest.raises(SchemaError, match="'x' do not describe a column of kind"):
+        Column.from_dict(column.to_dict() | {"format": pattern})

@@ -17,7 +17,7 @@ import pandas as pd
 from augmask.errors import SchemaError, brief_repr, did_you_mean
 from augmask.notebook import html_table
 from augmask.table.cells import Cells, read_cells
-from augmask.table.formats import MAX_DECIMALS, is_pattern
+from augmask.table.formats import MAX_DECIMALS, is_pattern, read_format
 from augmask.table.identifiers import FORM_SPEC
 from augmask.table.lattice import LATTICE_SPEC
 from augmask.table.notes import listed, schema_notes
@@ -247,6 +247,11 @@ class Column:
             or (self.kind == "boolean" and set(self.levels) - {False, True})
             or (self.kind == "boolean" and not self.levels)
             or (self.format is not None and self.kind not in NUMERIC)
+            or (
+                self.format is not None
+                and (read_format(self.format).kind == "datetime")
+                != (self.kind == "datetime")
+            )
         )
         if invalid:
             raise SchemaError(

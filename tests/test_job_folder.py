@@ -23,7 +23,10 @@ def finish(folder: Path, i: int, at: float, rows: int = 10) -> None:
 def test_a_folder_belongs_to_one_job(tmp_path):
     folder = tmp_path / "job"
     first = JobFolder.open(folder, "fit", "5f", STAGES)
-    assert first.progress() == {"read": (0, 2), "rows": (0, 40)}
+    assert [(each.name, each.done, each.total) for each in first.stages()] == [
+        ("read", 0, 2),
+        ("rows", 0, 40),
+    ]
     again = JobFolder.open(folder, "fit", "5f", STAGES)
     assert again.manifest == job_folder(folder).manifest
     for job, fingerprint in (("fit", "60"), ("sample", "5f")):

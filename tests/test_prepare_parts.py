@@ -66,6 +66,10 @@ def model(augmenter="ecdf", **changes) -> AugMask:
     return AugMask(augmenter=augmenter, preset="fast", options=TINY | changes)
 
 
+def parts_done(job: Path) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.done, each.total) for each in job_folder(job).stages()}
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix != ".json"}
 
@@ -212,7 +216,7 @@ def test_training_in_parts_resumes_from_a_checkpoint(lake, tmp_path, named):
         model(steps=400).fit(lake, progress=stop, **options)
     place = options.get("checkpoint", tmp_path / "job" / "training-")
     assert f"is in {place}" in stopped.value.__notes__[0]
-    assert job_folder(tmp_path / "job").progress()["training"] == (0, 1)
+    assert parts_done(tmp_path / "job")["training"] == (0, 1)
     resumed = model(steps=400).fit(lake, **options)
     assert not list((tmp_path / "job").glob("*.checkpoint"))
     assert resumed.sample(50, seed=0).equals(unbroken.sample(50, seed=0))
@@ -318,7 +322,7 @@ def test_a_killed_fit_ends_with_the_same_bytes(lake, tmp_path):
     subprocess.run(fit_command(lake, broken, out), check=True)
     assert contents(broken) == contents(tmp_path / "whole")
     assert out.read_bytes() == (tmp_path / "a").read_bytes()
-    assert job_folder(broken).progress() == {
+    assert parts_done(broken) == {
         "summary": (1, 1),
         "shards": (6, 6),
         "training": (1, 1),

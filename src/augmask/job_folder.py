@@ -114,8 +114,8 @@ class JobFolder:
         >>> folder = Path(tempfile.mkdtemp(), "rows")
         >>> job = JobFolder.open(folder, "sample", "5f", {"rows": ("part-*", 2)})
         >>> _ = (folder / "part-0").write_text("")
-        >>> job.progress()
-        {'rows': (1, 2)}
+        >>> [(stage.name, stage.done, stage.total) for stage in job.stages()]
+        [('rows', 1, 2)]
         >>> JobFolder.open(folder, "sample", "77", {"rows": ("part-*", 2)})
         Traceback (most recent call last):
         augmask.errors.UsageError: ... holds another sample job; name another folder, \
@@ -149,13 +149,6 @@ or remove it
         with atomic_write(path / MANIFEST) as part:
             part.write_text(json.dumps(manifest, indent=1) + "\n")
         return cls(path, manifest)
-
-    def progress(self) -> dict[str, tuple[int, int]]:
-        """Return how many parts of each stage are finished, and of how many."""
-        return {
-            name: (len(list(self.path.glob(pattern))), total)
-            for name, (pattern, total) in self.manifest["stages"].items()
-        }
 
     def stages(self) -> list[StageProgress]:
         """Return how far each stage is, and how fast."""

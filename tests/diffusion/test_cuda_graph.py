@@ -6,6 +6,7 @@ with plain steps where there is a GPU, see `tests/train`.
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
 
 import pytest
@@ -66,6 +67,13 @@ class Stream:
         self.cuda.calls.append(f"{self.name} waits for {other.name}")
 
 
+class Generator(torch.Generator):
+    """A CPU generator that can share its state, as CUDA's can."""
+
+    def graphsafe_set_state(self, other: torch.Generator) -> None:
+        self.set_state(other.get_state())
+
+
 class Graph:
     def __init__(self, cuda: Cuda) -> None:
         self.cuda, self.captures = cuda, False
@@ -82,7 +90,7 @@ class Graph:
 def fake_graph(monkeypatch, error: str = ""):
     """Return a fake CUDA, a step graph on it, and the sums that its steps drew."""
     cuda, sums = Cuda(monkeypatch, error), []
-    generator = torch.Generator().manual_seed(3)
+    generator = Generator().manual_seed(3)
 
     def step() -> None:
         value = torch.rand(2, generator=generator).sum().item()
@@ -130,6 +138,49 @@ def test_a_failed_capture_warns_once_and_leaves_no_trace(monkeypatch, caplog):
         "CUDA graph capture failed (operation not permitted); "
         "training continues without a graph"
     )
+
+
+def test_no_graph_is_destroyed_during_a_capture(monkeypatch):
+    """A model that is no longer used may be part of a cycle with its graph."""
+    cuda, graph, _ = fake_graph(monkeypatch)
+    collecting = []
+    plain = graph._step
+
+    def step() -> None:
+        if cuda.calls[-1:] == ["capture"]:
+            collecting.append(gc.isenabled())
+        plain()
+
+    graph._step = step
+    for _ in range(WARM_UP + 1):
+        graph()
+    assert collecting == [False]
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("default")
+def test_after_a_failed_capture_on_a_gpu_steps_draw_what_plain_steps_draw(caplog):
+    generator = torch.Generator("cuda").manual_seed(3)
+    drawn = torch.zeros(8, device="cuda")
+    sums = []
+
+    def step() -> None:
+        drawn.copy_(torch.rand(8, generator=generator, device="cuda"))
+        if torch.cuda.is_current_stream_capturing():
+            drawn.sum().item()  # CUDA does not allow a host to wait inside a capture
+
+    graph = CudaGraph(step, [generator], "training")
+    for _ in range(WARM_UP + 3):
+        graph()
+        sums.append(drawn.sum().item())
+    again = torch.Generator("cuda").manual_seed(3)
+    expected = [
+        torch.rand(8, generator=again, device="cuda").sum().item() for _ in sums
+    ]
+    assert sums == expected
+    assert graph.failed
+    assert len(caplog.records) == 1
 
 
 def test_an_error_of_the_step_itself_is_raised(monkeypatch):

@@ -8,8 +8,10 @@ copied into them first.
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -25,6 +27,23 @@ WARM_UP = 3
 def first_line(error: Exception) -> str:
     """Return the first line of an error message, or the error's type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collect garbage now, and not inside the context.
+
+    CUDA does not allow the destruction of a graph during a capture: a model that is no
+    longer used, collected then, would end the capture of another.
+    """
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class CudaGraph:
@@ -72,17 +91,21 @@ class CudaGraph:
     def _capture(self) -> None:
         """Capture the step, which computes and draws nothing."""
         graph = torch.cuda.CUDAGraph()
-        before = [generator.get_state() for generator in self._generators]
+        before = [generator.clone_state() for generator in self._generators]
         try:
             for generator in self._generators:
                 graph.register_generator_state(generator)
-            with torch.cuda.graph(graph, stream=self._stream):
+            with (
+                _no_garbage_collection(),
+                torch.cuda.graph(graph, stream=self._stream),
+            ):
                 self._step()
         except RuntimeError as error:
             self.failed = True
             torch.cuda.synchronize(self._device)
+            # the states that took part believe that the capture is still going on
             for generator, state in zip(self._generators, before, strict=True):
-                generator.set_state(state)
+                generator.graphsafe_set_state(state)
             log.warning(
                 "CUDA graph capture failed (%s); %s continues without a graph",
                 first_line(error),

@@ -30,7 +30,12 @@ MARK = re.compile(
 )
 
 FIVE = ("shape", "trend", "alpha_precision", "beta_recall", "mle")
-TABLES = {"adult": "Adult", "magic": "Magic", "beijing": "Beijing"}
+TABLES = {
+    "adult": "Adult",
+    "magic": "Magic",
+    "beijing": "Beijing",
+    "shoppers": "Shoppers",
+}
 BACKBONES = {"cdtd": "CDTD", "tabdiff": "TabDiff", "tabddpm": "TabDDPM"}
 STRATEGIES = ("NoAug", "AugFull", "AugMask")
 
@@ -43,6 +48,11 @@ def short(value: float) -> str:
     return text.removeprefix("0") if text.startswith("0.") else text
 
 
+def signed(value: float) -> str:
+    """Write a difference of scores with its sign."""
+    return f"{value:+.3f}".replace("0.", ".")
+
+
 def markdown(head: list[str], rows: list[list[str]]) -> str:
     """Lay cells out as a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
@@ -50,13 +60,23 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _paper_setting() -> pd.DataFrame:
-    return pd.read_csv(RESULTS / "paper_setting.csv")
+    """Return the runs of the plan `paper-setting`, their labels cut in two."""
+    runs = pd.read_csv(RESULTS / "paper-setting.csv")
+    names = runs["method"].str.split(" + ", n=1, regex=False, expand=True)
+    runs = runs.assign(backbone=names[0].str.lower(), strategy=names[1])
+    return runs[runs["status"] == "done"]
 
 
 def _means(runs: pd.DataFrame, metrics: tuple[str, ...] = FIVE) -> str:
+    """Return mean scores, with a mark if one seed is all there is."""
     if runs.empty:
-        return ""
-    return " / ".join(short(value) for value in runs[list(metrics)].mean())
+        return "not run"
+    scores = " / ".join(short(value) for value in runs[list(metrics)].mean())
+    return scores if runs["seed"].nunique() > 1 else f"{scores} (one seed)"
+
+
+def _by_table(runs: pd.DataFrame, metrics: tuple[str, ...] = FIVE) -> list[str]:
+    return [_means(runs[runs["dataset"] == table], metrics) for table in TABLES]
 
 
 def strategies() -> str:
@@ -66,62 +86,71 @@ def strategies() -> str:
     for backbone, title in BACKBONES.items():
         for strategy in STRATEGIES:
             mine = runs[(runs["backbone"] == backbone) & (runs["strategy"] == strategy)]
-            cells = [_means(mine[mine["table"] == table]) for table in TABLES]
-            rows.append([title, strategy, *cells])
-    real = runs[(runs["backbone"] == "real") & (runs["strategy"] == "Holdout")]
-    cells = [_means(real[real["table"] == table]) for table in TABLES]
-    rows.append(["real", "test rows (a third as many)", *cells])
+            rows.append([title, strategy, *_by_table(mine)])
     return markdown(["", "", *TABLES.values()], rows)
 
 
 def warps() -> str:
     """AugMask of CDTD with a free and with a fixed time warp, means over seeds."""
     runs = _paper_setting()
-    kinds = {
-        "free, as printed": ("cdtd-free-warp", "AugMask"),
-        "fixed": ("cdtd-fixed-warp", "AugMask"),
-        "anchored, second-order steps, rounded draws": ("cdtd", "AugMask"),
-        "complete table, free": ("cdtd", "Complete"),
-        "complete table, fixed": ("cdtd-fixed-warp", "Complete"),
-    }
+    kinds = {"free, as printed": "AugMask", "fixed": "AugMask, fixed warp"}
+    rows = [
+        [
+            title,
+            *_by_table(runs[(runs["backbone"] == "cdtd") & (runs["strategy"] == s)]),
+        ]
+        for title, s in kinds.items()
+    ]
+    return markdown(["", *TABLES.values()], rows)
+
+
+def gaps() -> str:
+    """Show what masking adds: AugMask minus AugFull on the blocks that have both."""
+    runs = _paper_setting()
     rows = []
-    for title, (backbone, strategy) in kinds.items():
-        mine = runs[(runs["backbone"] == backbone) & (runs["strategy"] == strategy)]
-        rows.append([title, *(_means(mine[mine["table"] == t]) for t in TABLES)])
+    for backbone, title in BACKBONES.items():
+        mine = runs[runs["backbone"] == backbone].set_index(["dataset", "seed"])
+        full, mask = (
+            mine.loc[mine["strategy"] == name, list(FIVE)]
+            for name in ("AugFull", "AugMask")
+        )
+        gap = (mask - full).groupby("dataset").mean()
+        cells = [
+            " / ".join(signed(value) for value in gap.loc[table])
+            if table in gap.index
+            else "not run"
+            for table in TABLES
+        ]
+        rows.append([title, *cells])
     return markdown(["", *TABLES.values()], rows)
 
 
 def headline() -> str:
-    """TabDiff's strategies in three metrics, for the README."""
+    """TabDDPM's strategies in three metrics, for the README."""
     runs = _paper_setting()
-    runs = runs[runs["backbone"] == "tabdiff"]
-    rows = []
-    for table, title in TABLES.items():
-        mine = runs[runs["table"] == table]
-        cells = [
-            _means(mine[mine["strategy"] == s], ("shape", "trend", "mle"))
-            for s in STRATEGIES
-        ]
-        rows.append([title, *cells[:-1], f"**{cells[-1]}**"])
+    runs = runs[runs["backbone"] == "tabddpm"]
+    three = ("shape", "trend", "mle")
+    by_strategy = [_by_table(runs[runs["strategy"] == s], three) for s in STRATEGIES]
+    rows = [
+        [title, *cells[:-1], f"**{cells[-1]}**"]
+        for title, *cells in zip(TABLES.values(), *by_strategy, strict=True)
+    ]
     return markdown(["Shape / Trend / MLE", *STRATEGIES], rows)
 
 
 def printed() -> str:
     """AugMask of CDTD as printed beside the upstream code with a masked loss."""
     runs = _paper_setting()
-    runs = runs[
-        (runs["backbone"] == "cdtd-free-warp") & (runs["strategy"] == "AugMask")
-    ]
+    runs = runs[(runs["backbone"] == "cdtd") & (runs["strategy"] == "AugMask")]
     reference = pd.read_csv(RESULTS / "reference.csv").set_index("table")
     # the reference run measured MLE otherwise
-    four = list(FIVE[:4])
+    four = FIVE[:4]
     rows = []
     for table, title in TABLES.items():
-        mine = runs[runs["table"] == table][four].mean()
-        theirs = reference.loc[table, four].astype(float)
-        gap = " / ".join(f"{d:+.3f}".replace("0.", ".") for d in mine - theirs)
-        cells = (" / ".join(map(short, mine)), " / ".join(map(short, theirs)), gap)
-        rows.append([title, *cells])
+        mine = runs[runs["dataset"] == table]
+        theirs = reference.loc[table, list(four)].astype(float)
+        gap = " / ".join(map(signed, mine[list(four)].mean() - theirs))
+        rows.append([title, _means(mine, four), " / ".join(map(short, theirs)), gap])
     return markdown(["", "as printed", "reference run", "difference"], rows)
 
 
@@ -373,6 +402,7 @@ MADE: dict[str, Callable[[], str]] = {
     "cost": cost,
     "lake": lake,
     "lake-slope": lake_slope,
+    "gaps": gaps,
     "headline": headline,
     "printed": printed,
     "rival": rival,

@@ -70,11 +70,13 @@ class OutOfTime(Exception):
 def commit() -> str:
     """Return the commit of the checkout; an empty text for an installed package.
 
-    A copy without a repository says its commit in `AUGMASK_COMMIT`.
+    A copy on another machine, whose repository is absent or older than its files, says
+    its commit in `AUGMASK_COMMIT`.
     """
+    told = os.environ.get("AUGMASK_COMMIT", "")
     root = Path(am.__file__).parents[2]
-    if not (root / ".git").exists():
-        return os.environ.get("AUGMASK_COMMIT", "")
+    if told or not (root / ".git").exists():
+        return told
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20)

@@ -43,8 +43,9 @@ class Kinds:
 
 
 def panel() -> dict[str, Any]:
-    """Return the panel file."""
-    return tomllib.loads((HERE / "panel.toml").read_text())
+    """Return the panel file: AUGMASK_PANEL_FILE, or the one beside this module."""
+    file = os.environ.get("AUGMASK_PANEL_FILE") or HERE / "panel.toml"
+    return tomllib.loads(Path(file).read_text())
 
 
 def source_file(entry: dict[str, Any], sources: dict[str, Any]) -> Path | str:

@@ -102,7 +102,7 @@ MOST_SMALL_STEPS = 1_500
 # On a CPU, CDTD starts from the correlations and frequencies of the table, so it has
 # less to learn and memorises few cells sooner. Chosen on the tables of
 # benchmarks/panel/small.toml.
-STARTED_STEPS = ((3_000, 300), (8_000, 600))
+STARTED_STEPS = ((3_000, 300),)
 # With more numbers and levels, a linear model of all of them takes too long.
 MOST_LINEAR = 128
 # Starting from the table, and a direct path from all inputs to all outputs, take time

@@ -73,18 +73,19 @@ def use_of_devices(out: Path, names: set[str]) -> dict[str, dict[str, float]]:
     ----------
     out : Path
     names : set of str
-        Names of runs: groups without any of them do not count.
+        Names of runs: a group counts by the share of its runs that are among them.
     """
     used: dict[str, dict[str, float]] = {}
     for one in speeds(out):
-        if not one["device"] or not names & set(one["runs"]):
+        share = len(names & set(one["runs"])) / len(one["runs"])
+        if not one["device"] or not share:
             continue
         total = used.setdefault(
             one["device"], {"runs": 0, "seconds": 0.0, "steps": 0, "train_seconds": 0.0}
         )
-        total["runs"] += len(one["runs"])
+        total["runs"] += round(share * len(one["runs"]))
         for key in ("seconds", "steps", "train_seconds"):
-            total[key] += one[key]
+            total[key] += share * one[key]
     for total in used.values():
         spent = total.pop("train_seconds")
         total["steps_per_second"] = total["steps"] / spent if spent else 0.0

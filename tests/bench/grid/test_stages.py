@@ -356,6 +356,10 @@ def test_status_says_what_a_device_was_used_for(bench, write_plan, tmp_path):
     assert used["seconds"] > 0
     assert used["steps_per_second"] > 0
     assert use_of_devices(out, {"another"}) == {}
+    part = bench("status", plan, "--out", out, "--methods", "CDTD + NoAug")
+    half = part["devices"]["cpu"]
+    assert (half["runs"], half["steps"]) == (2, 8)
+    assert half["seconds"] == pytest.approx(used["seconds"] / 3)
 
 
 def test_two_commands_on_one_folder_do_the_work_once(grid, tmp_path):

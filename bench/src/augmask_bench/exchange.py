@@ -25,6 +25,7 @@ from augmask.files import atomic_write
 from augmask_bench.plan import Run, fill_name
 from augmask_bench.results import (
     FINAL,
+    pending,
     read,
     set_trained_elsewhere,
     trained_elsewhere,
@@ -237,7 +238,8 @@ def import_grid(
     """Read archives into the folder of a grid, and count what is new by kind.
 
     What belongs to no run of the plan is `ignored`: it was made with other settings,
-    versions or tables. A completed run stays as it is.
+    versions or tables. A completed or failed run stays as it is, and its rows do not
+    come back once they were scored.
 
     Parameters
     ----------
@@ -248,6 +250,7 @@ def import_grid(
     """
     names = {run.name for run in runs}
     fills = {fill_name(run) for run in runs}
+    over = names - {run.name for run in pending(out, runs)}
     counts: Counter[str] = Counter()
     pieces: dict[str, dict[int, bytes]] = {}
     trained: set[str] | None = None
@@ -263,6 +266,8 @@ def import_grid(
                     kind = "ignored"
         elif match["name"] not in (fills if kind == "fills" else names):
             kind = "ignored"
+        elif kind == "samples" and match["name"] in over:
+            return
         if kind == "ignored" or _put(out, name, content):
             counts[kind] += 1
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +31,13 @@ from augmask_bench.plan import fill_name, read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import (
     collect,
+    failed_result,
     pending,
     read_rows,
     sample_file,
     trained_elsewhere,
     untrained,
+    write,
 )
 from augmask_bench.run import Block, Group, execute, request_of
 from augmask_bench.speed import expected_seconds, use_of_devices
@@ -602,6 +606,21 @@ def test_exported_is_imported(plan, trained, tmp_path, mib):
     assert {file.name: file.read_bytes() for file in archives.iterdir()} == before
 
 
+def test_rows_of_a_scored_run_do_not_come_back(bench, plan, trained, tmp_path):
+    # a slice exports what it made until it learns that it was scored
+    runs = read_plan(plan).runs
+    files = export_grid(trained, runs, tmp_path / "archives", stem="x")
+    bench("score", plan, "--out", trained)
+    assert not list((trained / "samples").iterdir())
+    assert import_grid(trained, runs, files)["samples"] == 0
+    assert not list((trained / "samples").iterdir())
+    # nor those of a failed one, which would be scored again
+    failed = failed_result(runs[0], "it broke")
+    (trained / "runs" / f"{runs[0].name}.json").unlink()
+    write(trained, failed)
+    assert import_grid(trained, runs, files)["samples"] == 0
+
+
 def test_what_belongs_to_no_run_is_ignored(plan, trained, tmp_path):
     runs = read_plan(plan).runs
     files = export_grid(trained, runs, tmp_path / "archives", stem="x")
@@ -675,10 +694,24 @@ def test_an_export_of_an_unknown_kind_or_size_is_refused(plan, tmp_path):
     assert fill_jobs(tmp_path, []) == []
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def stamps(out: Path) -> dict[Path, int]:
+    """Return when the rows and records of a grid were written."""
+    files = [path for kind in ("samples", "runs") for path in (out / kind).glob("*.*")]
+    return {
+        path: path.stat().st_mtime_ns
+        for path in files
+        if re.fullmatch("[0-9a-f]{20}", path.stem)
+    }
+
+
+@pytest.mark.parametrize(
+    ("kills", "seeds"), [(1, 2), pytest.param(20, 5, marks=pytest.mark.slow)]
+)
 def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
-    bench, grid, tmp_path, kills
+    bench, grid, tmp_path, kills, seeds
 ):
+    grid.write_text(grid.read_text().replace("[0, 1]", str(list(range(seeds)))))
+    n = len(read_plan(grid).runs)
     whole, here, there = (tmp_path / name for name in ("whole", "here", "there"))
     archives = tmp_path / "archives"
     began = time.monotonic()
@@ -687,37 +720,66 @@ def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
     once = trainings(grid)
     grid.with_name("log").unlink()
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    chance = random.Random(0)
 
-    def slice_of(*arguments: object, after: float | None = None) -> None:
-        command = [sys.executable, "-c", COMMAND, *map(str, arguments)]
-        process = subprocess.Popen(
+    def start(stage: str, out: Path) -> subprocess.Popen:
+        command = [sys.executable, "-c", COMMAND, stage, grid, "--out", out, "--jobs=0"]
+        command += ["--together", "5"] if stage == "train" else []
+        return subprocess.Popen(
             command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.PIPE
         )
-        try:
-            process.communicate(timeout=after)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+
+    # moments from the start of a command, which takes seconds, to somewhat more than
+    # its share of the work, of which training and scoring are about a half each
+    began = time.monotonic()
+    start("score", whole).communicate()
+    idle = time.monotonic() - began
+    share = seconds / 2 / (kills + 1)
+    chance = random.Random(0)
+    met = Counter()
+
+    def kill(stage: str, out: Path) -> None:
+        """Kill a stage at a random moment."""
+        before = stamps(out)
+        latest = idle + 1.2 * share
+        while True:
+            process = start(stage, out)
+            try:
+                process.communicate(timeout=chance.uniform(idle / 2, latest))
+            except subprocess.TimeoutExpired:
+                break
+            # it ended before
+            latest = 0.8 * idle
+        process.kill()
+        process.communicate()
+        after = stamps(out)
+        met[stage, "at work" if after != before else "before the first result"] += 1
+        # what was there stays, or is removed once it is scored
+        assert before | after == after | before
 
     bench("fill", grid, "--out", here)
     bench("export", grid, archives, "--out", here, "--what", "work")
     bench("import", grid, archives, "--out", there)
-    train = ("train", grid, "--out", there, "--jobs", 0, "--together", 5)
-    for _ in range(kills):
-        # a command takes seconds to start, and all slices should not be one
-        slice_of(*train, after=chance.uniform(2.0, 10.0 + seconds / 4))
+
+    def carry() -> None:
         # what a slice made comes back, whenever it was killed
         bench("export", grid, archives, "--out", there, "--what", "results")
         bench("import", grid, archives, "--out", here)
-    slice_of(*train)
-    bench("export", grid, archives, "--out", there, "--what", "results")
-    bench("import", grid, archives, "--out", here)
-    assert bench("score", grid, "--out", here)["done"] == 20
+
+    for _ in range(kills):
+        kill("train", there)
+        carry()
+        kill("score", here)
+    left = len(untrained(there, read_plan(grid).runs))
+    start("train", there).communicate()
+    carry()
+    last = bench("score", grid, "--out", here)
+    print({" ".join(key): value for key, value in met.items()}, left, last)
+    assert bench("status", grid, "--out", here)["done"] == n
     pd.testing.assert_frame_equal(
         table_of(grid, here), table_of(grid, whole), check_exact=True
     )
-    # no training that left its rows was repeated; one per kill may have lost them
+    assert table_of(grid, here)[list(METRICS)].notna().all(axis=None)
+    # a training that left its rows is not repeated; a kill may lose one group
     assert len(once) <= len(trainings(grid)) <= len(once) + kills
     assert set(trainings(grid)) == set(once)
-    assert table_of(grid, here)[list(METRICS)].notna().all(axis=None)
+    assert not list((here / "samples").glob("[0-9a-f]*"))

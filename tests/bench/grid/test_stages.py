@@ -22,7 +22,7 @@ import typer
 from augmask.errors import DataError, UsageError
 from augmask.prepare import prepare_fit
 from augmask.train.accelerated.batched_models import can_batch
-from augmask_bench import cli
+from augmask_bench import cli, exchange
 from augmask_bench.exchange import export_grid, import_grid
 from augmask_bench.fills import StoredFill
 from augmask_bench.generators import _model
@@ -35,6 +35,7 @@ from augmask_bench.results import (
     pending,
     read_rows,
     sample_file,
+    store_rows,
     trained_elsewhere,
     untrained,
     write,
@@ -130,9 +131,9 @@ def grid(tmp_path) -> Path:
 
 
 def table_of(plan: Path, out: Path) -> pd.DataFrame:
-    """Return the results without times."""
+    """Return the results without times, the commit and what trained together."""
     frame = collect(out, read_plan(plan).runs)
-    left = [c for c in frame if c.endswith("seconds")] + ["date", "together"]
+    left = [c for c in frame if c.endswith("seconds")] + ["date", "together", "commit"]
     return frame.drop(columns=left)
 
 
@@ -341,15 +342,25 @@ def test_a_stage_ends_when_its_time_is_over(bench, grid, tmp_path):
 
 
 def test_expected_seconds_follow_the_slowest_group_of_the_kind(write_plan):
-    runs = read_plan(write_plan(BACKBONES)).runs
+    runs = read_plan(write_plan(BACKBONES)).runs[:2]
+
+    def group(generator: str, dataset: str, names: str, seconds: float, device="cpu"):
+        facts = {"generator": generator, "dataset": dataset, "runs": list(names)}
+        return facts | {"seconds": seconds, "device": device}
+
     known = [
-        {"generator": "cdtd", "dataset": "other", "runs": ["a"], "seconds": 50.0},
-        {"generator": "tabdiff", "dataset": "clinic-stay", "runs": ["b"], "seconds": 9},
+        group("cdtd", "other", "a", 50.0),
+        group("tabdiff", "clinic-stay", "b", 9.0),
     ]
-    assert expected_seconds([], runs[:2]) == 0
-    assert expected_seconds(known, runs[:2]) == 100.0
-    near = {"generator": "cdtd", "dataset": "clinic-stay", "runs": ["c", "d"]}
-    assert expected_seconds([*known, near | {"seconds": 6.0}], runs[:2]) == 6.0
+    assert expected_seconds([], runs) == 0
+    assert expected_seconds(known, runs) == 100.0
+    known.append(group("cdtd", "clinic-stay", "cd", 6.0))
+    assert expected_seconds(known, runs) == 6.0
+    # a GPU elsewhere says nothing about this CPU, a group without rows may
+    elsewhere = group("cdtd", "clinic-stay", "e", 900.0, "cuda")
+    assert expected_seconds([*known, elsewhere], runs) == 6.0
+    assert expected_seconds([elsewhere], runs) == 0
+    assert expected_seconds([elsewhere | {"device": ""}], runs) == 1800.0
 
 
 def test_status_says_what_a_device_was_used_for(bench, write_plan, tmp_path):
@@ -621,6 +632,35 @@ def test_rows_of_a_scored_run_do_not_come_back(bench, plan, trained, tmp_path):
     assert import_grid(trained, runs, files)["samples"] == 0
 
 
+def test_another_machine_knows_how_long_groups_took(bench, grid, tmp_path):
+    here, there, third = (tmp_path / name for name in ("here", "there", "third"))
+    archives = tmp_path / "archives"
+
+    def carry(what: str, start: Path, end: Path) -> dict:
+        shutil.rmtree(archives, ignore_errors=True)
+        bench("export", grid, archives, "--out", start, "--what", what)
+        return bench("import", grid, archives, "--out", end)
+
+    part = ("--methods", "logged", "--seeds", 0)
+    bench("train", grid, "--out", here, *part)
+    for path in (here / "groups").iterdir():
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 90.0}))
+    used = bench("status", grid, "--out", here)["devices"]["cpu"]
+    assert (used["runs"], used["seconds"]) == (2, 180.0)
+    assert carry("work", here, there)["groups"] == 2
+    left = ("train", grid, "--out", there, "--methods", "logged", "--minutes")
+    assert bench(*left, 1)["postponed"] == 2
+    assert bench(*left, 2)["trained"] == 2
+    # each group is counted once, wherever it went
+    new = use_of_devices(there, {run.name for run in read_plan(grid).runs})["cpu"]
+    assert carry("results", there, here)["groups"] == 2
+    again = bench("status", grid, "--out", here)["devices"]["cpu"]
+    assert (again["runs"], again["seconds"]) == (4, new["seconds"])
+    assert "groups" not in carry("all", there, here)
+    # nothing is left of this generator: no other one needs its times
+    assert "groups" not in carry("work", here, third)
+
+
 def test_what_belongs_to_no_run_is_ignored(plan, trained, tmp_path):
     runs = read_plan(plan).runs
     files = export_grid(trained, runs, tmp_path / "archives", stem="x")
@@ -640,6 +680,26 @@ def test_archives_may_be_imported_apart(plan, trained, tmp_path):
     assert sum(count["samples"] for count in counts) <= 18
     assert import_grid(moved, runs, files)["incomplete"] == 0
     assert len(list((moved / "samples").iterdir())) == 18
+
+
+def test_rows_of_the_size_of_news_fit_into_archives(plan, tmp_path):
+    runs, out, archives = read_plan(plan).runs, tmp_path / "out", tmp_path / "archives"
+    rng = np.random.default_rng(0)
+    # the training rows and columns of News, and numbers that cannot be compressed
+    rows = pd.DataFrame(rng.normal(size=(23_786, 59)))
+    rows.columns = [f"c{i}" for i in rows]
+    rows["class"] = rng.choice(["a", "b"], len(rows))
+    for run in runs[:4]:
+        store_rows(sample_file(out, run), rows, {"run": run.name})
+    files = export_grid(out, runs, archives, stem="x", what="results", mib=8)
+    assert max(file.stat().st_size for file in files) <= 8 * 2**20
+    total = sum(path.stat().st_size for path in (out / "samples").iterdir())
+    assert total > 4 * 8 * 2**20
+    counts = import_grid(tmp_path / "moved", runs, files)
+    assert (counts["samples"], counts["incomplete"]) == (4, 0)
+    for run in runs[:4]:
+        moved = sample_file(tmp_path / "moved", run)
+        assert moved.read_bytes() == sample_file(out, run).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -676,6 +736,40 @@ def test_damaged_archives_are_refused(plan, trained, tmp_path):
         import_grid(tmp_path / "moved", runs, [tmp_path / "trained" / "fills"])
 
 
+def test_damaged_notes_in_an_archive_are_no_trouble(bench, plan, tmp_path):
+    run, out = read_plan(plan).runs[0], tmp_path / "out"
+    archive = tmp_path / "x.zip"
+    part = json.dumps({"runs": [run.name], "seconds": 1})
+    with zipfile.ZipFile(archive, "w") as file:
+        for i, text in enumerate(["", "[]", part, part.replace("1}", '"long"}')]):
+            file.writestr(f"groups/{i:020}.json", text)
+    assert bench("import", plan, archive, "--out", out)["ignored"] == 4
+    (out / "groups").mkdir()
+    (out / "groups" / "damaged.json").write_text(part)
+    assert bench("status", plan, "--out", out)["devices"] == {}
+    for text in ("", "1", '{"a'):
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("trained.json", text)
+        with pytest.raises(DataError, match=r"the list trained\.json .* is damaged"):
+            import_grid(out, [run], [archive])
+
+
+def test_rows_may_be_scored_and_removed_during_an_export(
+    plan, trained, tmp_path, monkeypatch
+):
+    runs, to = read_plan(plan).runs, tmp_path / "to"
+    packed = exchange._packed
+
+    def meanwhile(members, most):
+        archives = packed(members, most)
+        sample_file(trained, runs[-1]).unlink()
+        return archives
+
+    monkeypatch.setattr(exchange, "_packed", meanwhile)
+    files = export_grid(trained, runs, to, stem="x")
+    assert import_grid(tmp_path / "moved", runs, files)["samples"] == 17
+
+
 def test_imports_do_not_undo_a_completed_run(bench, plan, trained, tmp_path):
     runs = read_plan(plan).runs
     files = export_grid(trained, runs, tmp_path / "archives", stem="x")
@@ -708,7 +802,7 @@ def stamps(out: Path) -> dict[Path, int]:
     ("kills", "seeds"), [(1, 2), pytest.param(20, 5, marks=pytest.mark.slow)]
 )
 def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
-    bench, grid, tmp_path, kills, seeds
+    bench, grid, tmp_path, kills, seeds, record_property
 ):
     grid.write_text(grid.read_text().replace("[0, 1]", str(list(range(seeds)))))
     n = len(read_plan(grid).runs)
@@ -769,11 +863,12 @@ def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
         kill("train", there)
         carry()
         kill("score", here)
-    left = len(untrained(there, read_plan(grid).runs))
     start("train", there).communicate()
     carry()
-    last = bench("score", grid, "--out", here)
-    print({" ".join(key): value for key, value in met.items()}, left, last)
+    bench("score", grid, "--out", here)
+    for (stage, when), times in met.items():
+        record_property(f"{stage} killed {when}", times)
+    record_property("trainings", f"{len(trainings(grid))} for {len(once)}")
     assert bench("status", grid, "--out", here)["done"] == n
     pd.testing.assert_frame_equal(
         table_of(grid, here), table_of(grid, whole), check_exact=True

@@ -114,7 +114,7 @@ def make(request):
     table = request.table
     rows = {c: rng.choice(table[c].dropna().to_numpy(), request.rows) for c in table}
     with LOG.open("a") as file:
-        file.write(f"{request.seed}\n")
+        file.write(f"{request.seed}\\n")
     return Generated(pd.DataFrame(rows))
 
 

@@ -248,13 +248,19 @@ def _to_do(
 ) -> bool:
     """Return whether any of the stages has something to do."""
     from augmask_bench.results import unscored, untrained
+
+    if "score" in stages and unscored(folder, runs):
+        return True
+    left = untrained(folder, runs, retry_failed)
+    # what is trained needs no fill
+    if not left or "train" in stages:
+        return bool(left)
+    if "fill" not in stages:
+        return False
+    # slow to import, and a finished grid is skipped at once
     from augmask_bench.stages import fill_jobs
 
-    return bool(
-        ("fill" in stages and fill_jobs(folder, runs, retry_failed))
-        or ("train" in stages and untrained(folder, runs, retry_failed))
-        or ("score" in stages and unscored(folder, runs))
-    )
+    return bool(fill_jobs(folder, runs, retry_failed))
 
 
 def _do_stages(

@@ -91,7 +91,7 @@ def test_a_worker_killed_in_mid_grid_loses_and_doubles_nothing(address, jobs, tm
 
 
 STUCK = '''
-"""Rows of independent columns; the first run of seed 0 hangs."""
+"""Rows of independent columns; the first run of seed 0 hangs. The others are noted."""
 import os
 import time
 from pathlib import Path
@@ -101,6 +101,7 @@ from augmask_bench.generators import Generator, Generated
 from augmask_bench.methods import register
 
 MARK = Path(__file__).with_name("pid")
+LOG = Path(__file__).with_name("log")
 
 
 def make(request):
@@ -112,6 +113,8 @@ def make(request):
     rng = np.random.default_rng(request.seed)
     table = request.table
     rows = {c: rng.choice(table[c].dropna().to_numpy(), request.rows) for c in table}
+    with LOG.open("a") as file:
+        file.write(f"{request.seed}\\n")
     return Generated(pd.DataFrame(rows))
 
 
@@ -139,6 +142,8 @@ def test_a_grid_on_a_cluster_survives_a_killed_worker(address, tmp_path):
         mark = tmp_path / "pid"
         while not mark.exists():
             time.sleep(0.05)
+        # results of its earlier jobs have left the worker by then
+        time.sleep(1)
         os.kill(int(mark.read_text()), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_stuck_worker, daemon=True)
@@ -152,6 +157,8 @@ def test_a_grid_on_a_cluster_survives_a_killed_worker(address, tmp_path):
     assert table["status"].tolist() == ["done"] * 8
     assert table["run"].is_unique
     assert len(list((out / "runs").glob("*.json"))) == 8
+    # each run was trained once, the stuck one on another worker
+    assert sorted((tmp_path / "log").read_text().split()) == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize("resources", [GPU, None], ids=["gpu", "plain"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,9 +68,20 @@ def _check_methods(runs: Sequence[Run]) -> None:
         find_generator(method.generator).check(method)
 
 
-def _listed(texts: Sequence[str] | None) -> list[str]:
-    """Return values that were repeated or separated by commas."""
-    return [part.strip() for text in texts or () for part in text.split(",")]
+def _listed(texts: Sequence[str] | None, known: Collection[str] = ()) -> list[str]:
+    """Return values that were repeated or separated by commas.
+
+    A known value may have commas itself, as labels of methods do.
+    """
+    listed = []
+    for text in texts or ():
+        parts = text.split(",")
+        while parts:
+            joined = {n: ",".join(parts[:n]).strip() for n in range(len(parts), 0, -1)}
+            n = next((n for n, value in joined.items() if value in known), 1)
+            listed.append(joined[n])
+            del parts[:n]
+    return listed
 
 
 def _numbers(texts: Sequence[str] | None, kind: type, option: str) -> list[Any]:
@@ -81,16 +92,6 @@ def _numbers(texts: Sequence[str] | None, kind: type, option: str) -> list[Any]:
         except ValueError as error:
             raise UsageError(f"{option} must be numbers, got {text!r}") from error
     return numbers
-
-
-def _method_names(texts: Sequence[str] | None, runs: Sequence[Run]) -> list[str]:
-    """Return names of methods, whose labels may have commas."""
-    labels = {run.method.label for run in runs}
-    return [
-        name
-        for text in texts or ()
-        for name in ([text] if text in labels else _listed([text]))
-    ]
 
 
 class _Selection:
@@ -105,23 +106,27 @@ class _Selection:
         methods: Sequence[str] | None = None,
         device: str | None = None,
     ) -> None:
-        self.datasets, self.mechanisms = _listed(datasets), _listed(mechanisms)
+        self.datasets, self.mechanisms = datasets, _listed(mechanisms)
         self.ratios = _numbers(ratios, float, "--ratios")
         self.seeds = _numbers(seeds, int, "--seeds")
         self.methods, self.device = methods, device
 
     def of(self, runs: Sequence[Run]) -> list[Run]:
         """Return the chosen runs."""
-        from augmask_bench.plan import DEVICES, select
+        from augmask_bench.plan import DEVICES, select, values_of
         from augmask_bench.validation import one_of
+
+        def names(texts: Sequence[str] | None, dimension: str) -> list[str]:
+            known: set[Any] = set().union(*(values_of(run, dimension) for run in runs))
+            return _listed(texts, known)
 
         chosen = select(
             runs,
-            datasets=self.datasets,
+            datasets=names(self.datasets, "datasets"),
             mechanisms=self.mechanisms,
             ratios=self.ratios,
             seeds=self.seeds,
-            methods=_method_names(self.methods, runs),
+            methods=names(self.methods, "methods"),
         )
         if self.device is not None:
             device = one_of("--device", self.device, DEVICES)
@@ -168,11 +173,22 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="repeat failed
 
 
 @app.command()
-def plan(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
+def plan(
+    plan_file: PlanFile,
+    out: Out = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    as_json: Json = False,
+) -> None:
     """List the methods of a plan, and count its runs: completed and pending."""
     from augmask_bench.results import facts_of, pending
 
-    grid, folder = _open_plan(plan_file, out)
+    whole, folder = _open_plan(plan_file, out)
+    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods).of(whole.runs)
+    grid = replace(whole, runs=tuple(chosen))
     _check_methods(grid.runs)
     left = pending(folder, grid.runs)
     sizes = grid.sizes
@@ -232,13 +248,19 @@ def _to_do(
 ) -> bool:
     """Return whether any of the stages has something to do."""
     from augmask_bench.results import unscored, untrained
+
+    if "score" in stages and unscored(folder, runs):
+        return True
+    left = untrained(folder, runs, retry_failed)
+    # what is trained needs no fill
+    if not left or "train" in stages:
+        return bool(left)
+    if "fill" not in stages:
+        return False
+    # slow to import, and a finished grid is skipped at once
     from augmask_bench.stages import fill_jobs
 
-    return bool(
-        ("fill" in stages and fill_jobs(folder, runs, retry_failed))
-        or ("train" in stages and untrained(folder, runs, retry_failed))
-        or ("score" in stages and unscored(folder, runs))
-    )
+    return bool(fill_jobs(folder, runs, retry_failed))
 
 
 def _do_stages(
@@ -499,26 +521,36 @@ def import_(
 
 
 @app.command()
-def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
+def status(
+    plan_file: PlanFile,
+    out: Out = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
+    as_json: Json = False,
+) -> None:
     """Count the runs of a grid by status, and list failed runs with the reasons."""
     from augmask_bench.results import collect, stale
     from augmask_bench.speed import use_of_devices
     from augmask_bench.stages import state_of
 
     grid, folder = _open_plan(plan_file, out)
-    frame = collect(folder, grid.runs)
-    states = Counter(state_of(folder, run) for run in grid.runs)
+    runs = _Selection(datasets, mechanisms, ratios, seeds, methods).of(grid.runs)
+    frame = collect(folder, runs)
+    states = Counter(state_of(folder, run) for run in runs)
     order = [*frame["status"].unique(), "trained", "pending"]
     counts = {state: states[state] for state in dict.fromkeys(order) if states[state]}
     counts.setdefault("pending", 0)
-    used = use_of_devices(folder, {run.name for run in grid.runs})
+    used = use_of_devices(folder, {run.name for run in runs})
     n_stale = len(stale(folder, grid.runs))
     incomplete = frame[frame["status"] != "done"]
     if as_json:
         names = ["run", "method", "dataset", "mechanism", "ratio", "seed", "reason"]
         listed = incomplete[["status", *names]].to_dict("records")
         print_json(
-            {"out": str(folder), "runs": len(grid.runs), **counts, "stale": n_stale}
+            {"out": str(folder), "runs": len(runs), **counts, "stale": n_stale}
             | {"devices": used, "unfinished": listed}
         )
         return
@@ -539,15 +571,13 @@ def status(plan_file: PlanFile, out: Out = None, as_json: Json = False) -> None:
 
 
 def _results(
-    plan_file: Path, out: Path | None, selection: _Selection | None = None
+    plan_file: Path, out: Path | None, selection: _Selection
 ) -> tuple[pd.DataFrame, Path]:
     """Return the results of a grid; report runs that are pending or unavailable."""
     grid, folder = _open_plan(plan_file, out)
     frame = _collect(grid, folder)
-    runs: Sequence[Run] = grid.runs
-    if selection is not None:
-        runs = selection.of(grid.runs)
-        frame = frame[frame["run"].isin({run.name for run in runs})]
+    runs = selection.of(grid.runs)
+    frame = frame[frame["run"].isin({run.name for run in runs})]
     if not len(frame):
         raise DataError(
             f"no results of {plan_file} in {folder}; run `augmask bench run` first"
@@ -647,6 +677,11 @@ def figures(
     only: Annotated[
         list[str] | None, typer.Option(help="name of a figure; default: all")
     ] = None,
+    datasets: Datasets = None,
+    mechanisms: Mechanisms = None,
+    ratios: Ratios = None,
+    seeds: Seeds = None,
+    methods: Methods = None,
     as_json: Json = False,
 ) -> None:
     """Draw the figures for which there are results, as SVG and PNG."""
@@ -657,7 +692,8 @@ def figures(
         if name not in FIGURES:
             hint = did_you_mean(name, FIGURES)
             raise UsageError(f"there is no figure {name!r}{hint}")
-    frame, folder = _results(plan_file, out)
+    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods)
+    frame, folder = _results(plan_file, out, chosen)
     place = folder / "figures"
     place.mkdir(exist_ok=True)
     remove_derived(place, [f"{name}.*" for name in only or FIGURES])

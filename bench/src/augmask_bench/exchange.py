@@ -4,9 +4,10 @@ A grid is exported as few archives of at most a given size, each of which can be
 imported without the others; only a file that is larger than an archive is cut in
 pieces. Archives are uncompressed ZIP files, because what they hold is compressed.
 
-`work` is what another machine needs to train what is left: fills, and the names of the
-runs that it need not train. `results` is what this machine made and the other one
-lacks: rows that are not scored, records, and how long groups took.
+`work` is what another machine needs to train what is left: fills, the names of the
+runs that it need not train, and how long groups of the same generators took, so that
+it knows what ends within a slice of time. `results` is what this machine made and the
+other one lacks: rows that are not scored, records, and how long groups took.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from augmask.files import atomic_write
 from augmask_bench.plan import Run, fill_name
 from augmask_bench.results import (
     FINAL,
+    pending,
     read,
     set_trained_elsewhere,
     trained_elsewhere,
     untrained,
     write,
 )
-from augmask_bench.speed import speeds
+from augmask_bench.speed import speed_of, speeds
 from augmask_bench.stages import trained_or_over
 
 WHAT = ("all", "work", "results")
@@ -73,16 +75,21 @@ def _paths(out: Path, runs: Sequence[Run], what: str) -> Iterator[Path]:
         using = runs if what == "all" else untrained(out, runs)
         fills = dict.fromkeys(filter(None, map(fill_name, using)))
         yield from (out / "fills" / f"{name}.npz" for name in fills)
-    if what != "work":
-        known = trained_elsewhere(out) if what == "results" else set()
-        for name in sorted(names - known):
-            yield out / "samples" / f"{name}.parquet"
-            result = read(out, name)
-            if result is not None and result["status"] in FINAL:
-                yield out / "runs" / f"{name}.json"
+    if what == "work":
+        left = {run.method.generator for run in using}
         for one in speeds(out):
-            if set(one["runs"]) & (names - known):
+            if one["generator"] in left and names & set(one["runs"]):
                 yield one["path"]
+        return
+    known = trained_elsewhere(out) if what == "results" else set()
+    for name in sorted(names - known):
+        yield out / "samples" / f"{name}.parquet"
+        result = read(out, name)
+        if result is not None and result["status"] in FINAL:
+            yield out / "runs" / f"{name}.json"
+    for one in speeds(out):
+        if set(one["runs"]) & (names - known):
+            yield one["path"]
 
 
 def _cut(members: Iterable[Member], most: int) -> Iterator[Member]:
@@ -144,11 +151,11 @@ def export_grid(
     most = int(mib * 2**20) - 2 * OVERHEAD
     if most < 2**14:
         raise UsageError(f"the size must be at least 0.02 MiB, got {mib:g}")
-    members = [
-        Member(f"{path.parent.name}/{path.name}", path, 0, path.stat().st_size)
-        for path in _paths(out, runs, what)
-        if path.is_file()
-    ]
+    members = []
+    for path in _paths(out, runs, what):
+        with suppress(FileNotFoundError):
+            n_bytes = path.stat().st_size
+            members.append(Member(f"{path.parent.name}/{path.name}", path, 0, n_bytes))
     if what == "work":
         text = json.dumps(sorted(trained_or_over(out, runs)))
         members.append(Member(TRAINED, None, 0, len(text), text))
@@ -161,8 +168,11 @@ def export_grid(
         path = to / f"{start}-{i:03d}.zip"
         with atomic_write(path) as part, zipfile.ZipFile(part, "w") as file:
             for member in archive:
-                # a fixed date: the same content gives the same archive
-                file.writestr(zipfile.ZipInfo(member.name), member.content())
+                # `score` removes rows meanwhile
+                with suppress(FileNotFoundError):
+                    content = member.content()
+                    # a fixed date: the same content gives the same archive
+                    file.writestr(zipfile.ZipInfo(member.name), content)
         written.append(path)
     return written
 
@@ -231,13 +241,24 @@ def _put(out: Path, name: str, content: bytes) -> bool:
     return True
 
 
+def _names(content: bytes) -> set[str]:
+    """Return the names of the runs that another machine need not train."""
+    try:
+        return set(map(str, json.loads(content)))
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"the list {TRAINED} of the archive is damaged; export again"
+        ) from error
+
+
 def import_grid(
     out: Path, runs: Sequence[Run], sources: Iterable[Path]
 ) -> Counter[str]:
     """Read archives into the folder of a grid, and count what is new by kind.
 
     What belongs to no run of the plan is `ignored`: it was made with other settings,
-    versions or tables. A completed run stays as it is.
+    versions or tables. A completed or failed run stays as it is, and its rows do not
+    come back once they were scored.
 
     Parameters
     ----------
@@ -248,6 +269,7 @@ def import_grid(
     """
     names = {run.name for run in runs}
     fills = {fill_name(run) for run in runs}
+    over = names - {run.name for run in pending(out, runs)}
     counts: Counter[str] = Counter()
     pieces: dict[str, dict[int, bytes]] = {}
     trained: set[str] | None = None
@@ -258,11 +280,13 @@ def import_grid(
         assert match is not None
         kind = match["kind"]
         if kind == "groups":
-            with suppress(ValueError, TypeError, KeyError):
-                if not names & set(json.loads(content)["runs"]):
-                    kind = "ignored"
+            facts = speed_of(content)
+            if facts is None or not names & set(facts["runs"]):
+                kind = "ignored"
         elif match["name"] not in (fills if kind == "fills" else names):
             kind = "ignored"
+        elif kind == "samples" and match["name"] in over:
+            return
         if kind == "ignored" or _put(out, name, content):
             counts[kind] += 1
 
@@ -270,7 +294,7 @@ def import_grid(
         for name, content in _members(archive):
             piece = PIECE.fullmatch(name)
             if name == TRAINED:
-                trained = set(map(str, json.loads(content))) & names
+                trained = _names(content) & names
             elif piece is None:
                 take(name, content)
             else:

@@ -369,7 +369,7 @@ def select(runs: Iterable[Run], **chosen: Sequence[Any] | None) -> list[Run]:
     for dimension, wanted in chosen.items():
         if not wanted:
             continue
-        names = {run.name: _values(run, dimension) for run in left}
+        names = {run.name: values_of(run, dimension) for run in left}
         known: set[Any] = set().union(*names.values())
         for value in wanted:
             if value not in known:
@@ -384,7 +384,7 @@ def select(runs: Iterable[Run], **chosen: Sequence[Any] | None) -> list[Run]:
     return left
 
 
-def _values(run: Run, dimension: str) -> set[Any]:
+def values_of(run: Run, dimension: str) -> set[Any]:
     """Return the names by which a run can be chosen in a dimension."""
     if dimension == "methods":
         generator = run.method.generator

@@ -413,13 +413,7 @@ def train(group: Group, out: Path) -> list[RunResult]:
             data = block.data
             try:
                 request = request_of(run, out, data, block.incomplete, block)
-                fill, generator = (
-                    request.augmenter,
-                    find_generator(run.method.generator),
-                )
-                if generator.fill is not None and fill is not None and not fill.stored:
-                    # apart from the training, whose time is limited and measured
-                    generator.fill(request)
+                _fill_apart(request)
             except OSError:
                 raise
             except Exception as error:

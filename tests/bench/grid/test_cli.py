@@ -148,6 +148,74 @@ def test_a_grid_may_be_run_in_parts(bench, write_plan, tmp_path):
     }
 
 
+COMMAS = """
+ratios = [0.2, 0.5]
+datasets = ["clinic", { name = "clinic-stay", rows = 80 }]
+[[methods]]
+generator = "cheap"
+[[methods]]
+generator = "fill"
+augmenter = "mean"
+label = "Cheap, or dear"
+[[methods]]
+generator = "fill"
+augmenter = "zero"
+label = "Zero"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        (["Cheap, or dear"], {"Cheap, or dear"}),
+        (["Zero", "Cheap, or dear"], {"Zero", "Cheap, or dear"}),
+        (["Zero,Cheap, or dear , cheap"], {"Zero", "Cheap, or dear", "Cheap"}),
+        (["Cheap, Zero"], {"Cheap", "Zero"}),
+        (["fill"], {"Zero", "Cheap, or dear"}),
+    ],
+)
+def test_a_label_with_a_comma_can_be_chosen(bench, write_plan, options, labels):
+    texts = [text for option in options for text in ("--methods", option)]
+    chosen = json.loads(bench("plan", write_plan(COMMAS), "--json", *texts))
+    assert {run["method"] for run in chosen["runs"]} == labels
+    assert chosen["methods"] == len(labels)
+
+
+def test_half_a_label_is_refused(bench, write_plan):
+    with pytest.raises(UsageError, match="no method 'or cheap'; did you mean"):
+        bench("plan", write_plan(COMMAS), "--methods", "Cheap, or cheap")
+
+
+def test_plan_and_status_tell_of_the_chosen_runs(bench, write_plan, tmp_path):
+    plan, out = write_plan(GRID), tmp_path / "out"
+    part = ("--out", out, "--methods", "Cheap", "--ratios", "0.5", "--seeds", "1")
+    text = bench("plan", plan, *part)
+    assert "1 ratios x 1 seeds x 1 methods = 1 runs" in text
+    assert "0 completed, 1 pending" in text
+    assert "fill: Mean" not in text
+    bench("run", plan, "--out", out, "--jobs", 0, "--methods", "Cheap")
+    assert "1 completed, 0 pending" in bench("plan", plan, *part)
+    assert bench("status", plan, *part).startswith(f"{out}: 1 done, 0 pending\n")
+    other = ("--out", out, "--datasets", "clinic-stay", "--mechanisms", "mcar")
+    summary = json.loads(bench("status", plan, *other, "--methods", "fill", "--json"))
+    assert (summary["runs"], summary["pending"], summary["stale"]) == (8, 8, 0)
+    whole = json.loads(bench("status", plan, "--out", out, "--json"))
+    assert (whole["runs"], whole["done"], whole["pending"]) == (12, 4, 8)
+    for command in ("plan", "status", "figures"):
+        with pytest.raises(UsageError, match="the plan has no seed 7"):
+            bench(command, plan, "--out", out, "--seeds", 7)
+
+
+def test_figures_show_the_chosen_runs(bench, write_plan, own_table, tmp_path):
+    plan, out = write_plan(OWN), tmp_path / "out"
+    bench("run", plan, "--out", out, "--jobs", 0)
+    only = ("figures", plan, "--out", out, "--only", "ranks", "--json")
+    assert len(json.loads(bench(*only))["files"]) == 2
+    drawn = json.loads(bench(*only, "--methods", "Broken"))
+    assert drawn["files"] == []
+    assert "at least two methods" in drawn["skipped"]["ranks"]
+
+
 def test_methods_are_listed_with_their_requirements(bench):
     listed = json.loads(bench("methods", "--json"))["methods"]
     by_name = {line["generator"]: line for line in listed}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,7 @@ import typer
 from augmask.errors import DataError, UsageError
 from augmask.prepare import prepare_fit
 from augmask.train.accelerated.batched_models import can_batch
-from augmask_bench import cli
+from augmask_bench import cli, exchange
 from augmask_bench.exchange import export_grid, import_grid
 from augmask_bench.fills import StoredFill
 from augmask_bench.generators import _model
@@ -29,11 +31,14 @@ from augmask_bench.plan import fill_name, read_plan
 from augmask_bench.ranks import METRICS
 from augmask_bench.results import (
     collect,
+    failed_result,
     pending,
     read_rows,
     sample_file,
+    store_rows,
     trained_elsewhere,
     untrained,
+    write,
 )
 from augmask_bench.run import Block, Group, execute, request_of
 from augmask_bench.speed import expected_seconds, use_of_devices
@@ -126,9 +131,9 @@ def grid(tmp_path) -> Path:
 
 
 def table_of(plan: Path, out: Path) -> pd.DataFrame:
-    """Return the results without times."""
+    """Return the results without times, the commit and what trained together."""
     frame = collect(out, read_plan(plan).runs)
-    left = [c for c in frame if c.endswith("seconds")] + ["date", "together"]
+    left = [c for c in frame if c.endswith("seconds")] + ["date", "together", "commit"]
     return frame.drop(columns=left)
 
 
@@ -337,15 +342,25 @@ def test_a_stage_ends_when_its_time_is_over(bench, grid, tmp_path):
 
 
 def test_expected_seconds_follow_the_slowest_group_of_the_kind(write_plan):
-    runs = read_plan(write_plan(BACKBONES)).runs
+    runs = read_plan(write_plan(BACKBONES)).runs[:2]
+
+    def group(generator: str, dataset: str, names: str, seconds: float, device="cpu"):
+        facts = {"generator": generator, "dataset": dataset, "runs": list(names)}
+        return facts | {"seconds": seconds, "device": device}
+
     known = [
-        {"generator": "cdtd", "dataset": "other", "runs": ["a"], "seconds": 50.0},
-        {"generator": "tabdiff", "dataset": "clinic-stay", "runs": ["b"], "seconds": 9},
+        group("cdtd", "other", "a", 50.0),
+        group("tabdiff", "clinic-stay", "b", 9.0),
     ]
-    assert expected_seconds([], runs[:2]) == 0
-    assert expected_seconds(known, runs[:2]) == 100.0
-    near = {"generator": "cdtd", "dataset": "clinic-stay", "runs": ["c", "d"]}
-    assert expected_seconds([*known, near | {"seconds": 6.0}], runs[:2]) == 6.0
+    assert expected_seconds([], runs) == 0
+    assert expected_seconds(known, runs) == 100.0
+    known.append(group("cdtd", "clinic-stay", "cd", 6.0))
+    assert expected_seconds(known, runs) == 6.0
+    # a GPU elsewhere says nothing about this CPU, a group without rows may
+    elsewhere = group("cdtd", "clinic-stay", "e", 900.0, "cuda")
+    assert expected_seconds([*known, elsewhere], runs) == 6.0
+    assert expected_seconds([elsewhere], runs) == 0
+    assert expected_seconds([elsewhere | {"device": ""}], runs) == 1800.0
 
 
 def test_status_says_what_a_device_was_used_for(bench, write_plan, tmp_path):
@@ -356,6 +371,10 @@ def test_status_says_what_a_device_was_used_for(bench, write_plan, tmp_path):
     assert used["seconds"] > 0
     assert used["steps_per_second"] > 0
     assert use_of_devices(out, {"another"}) == {}
+    part = bench("status", plan, "--out", out, "--methods", "CDTD + NoAug")
+    half = part["devices"]["cpu"]
+    assert (half["runs"], half["steps"]) == (2, 8)
+    assert half["seconds"] == pytest.approx(used["seconds"] / 3)
 
 
 def test_two_commands_on_one_folder_do_the_work_once(grid, tmp_path):
@@ -598,6 +617,50 @@ def test_exported_is_imported(plan, trained, tmp_path, mib):
     assert {file.name: file.read_bytes() for file in archives.iterdir()} == before
 
 
+def test_rows_of_a_scored_run_do_not_come_back(bench, plan, trained, tmp_path):
+    # a slice exports what it made until it learns that it was scored
+    runs = read_plan(plan).runs
+    files = export_grid(trained, runs, tmp_path / "archives", stem="x")
+    bench("score", plan, "--out", trained)
+    assert not list((trained / "samples").iterdir())
+    assert import_grid(trained, runs, files)["samples"] == 0
+    assert not list((trained / "samples").iterdir())
+    # nor those of a failed one, which would be scored again
+    failed = failed_result(runs[0], "it broke")
+    (trained / "runs" / f"{runs[0].name}.json").unlink()
+    write(trained, failed)
+    assert import_grid(trained, runs, files)["samples"] == 0
+
+
+def test_another_machine_knows_how_long_groups_took(bench, grid, tmp_path):
+    here, there, third = (tmp_path / name for name in ("here", "there", "third"))
+    archives = tmp_path / "archives"
+
+    def carry(what: str, start: Path, end: Path) -> dict:
+        shutil.rmtree(archives, ignore_errors=True)
+        bench("export", grid, archives, "--out", start, "--what", what)
+        return bench("import", grid, archives, "--out", end)
+
+    part = ("--methods", "logged", "--seeds", 0)
+    bench("train", grid, "--out", here, *part)
+    for path in (here / "groups").iterdir():
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 90.0}))
+    used = bench("status", grid, "--out", here)["devices"]["cpu"]
+    assert (used["runs"], used["seconds"]) == (2, 180.0)
+    assert carry("work", here, there)["groups"] == 2
+    left = ("train", grid, "--out", there, "--methods", "logged", "--minutes")
+    assert bench(*left, 1)["postponed"] == 2
+    assert bench(*left, 2)["trained"] == 2
+    # each group is counted once, wherever it went
+    new = use_of_devices(there, {run.name for run in read_plan(grid).runs})["cpu"]
+    assert carry("results", there, here)["groups"] == 2
+    again = bench("status", grid, "--out", here)["devices"]["cpu"]
+    assert (again["runs"], again["seconds"]) == (4, new["seconds"])
+    assert "groups" not in carry("all", there, here)
+    # nothing is left of this generator: no other one needs its times
+    assert "groups" not in carry("work", here, third)
+
+
 def test_what_belongs_to_no_run_is_ignored(plan, trained, tmp_path):
     runs = read_plan(plan).runs
     files = export_grid(trained, runs, tmp_path / "archives", stem="x")
@@ -617,6 +680,26 @@ def test_archives_may_be_imported_apart(plan, trained, tmp_path):
     assert sum(count["samples"] for count in counts) <= 18
     assert import_grid(moved, runs, files)["incomplete"] == 0
     assert len(list((moved / "samples").iterdir())) == 18
+
+
+def test_rows_of_the_size_of_news_fit_into_archives(plan, tmp_path):
+    runs, out, archives = read_plan(plan).runs, tmp_path / "out", tmp_path / "archives"
+    rng = np.random.default_rng(0)
+    # the training rows and columns of News, and numbers that cannot be compressed
+    rows = pd.DataFrame(rng.normal(size=(23_786, 59)))
+    rows.columns = [f"c{i}" for i in rows]
+    rows["class"] = rng.choice(["a", "b"], len(rows))
+    for run in runs[:4]:
+        store_rows(sample_file(out, run), rows, {"run": run.name})
+    files = export_grid(out, runs, archives, stem="x", what="results", mib=8)
+    assert max(file.stat().st_size for file in files) <= 8 * 2**20
+    total = sum(path.stat().st_size for path in (out / "samples").iterdir())
+    assert total > 4 * 8 * 2**20
+    counts = import_grid(tmp_path / "moved", runs, files)
+    assert (counts["samples"], counts["incomplete"]) == (4, 0)
+    for run in runs[:4]:
+        moved = sample_file(tmp_path / "moved", run)
+        assert moved.read_bytes() == sample_file(out, run).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -653,6 +736,40 @@ def test_damaged_archives_are_refused(plan, trained, tmp_path):
         import_grid(tmp_path / "moved", runs, [tmp_path / "trained" / "fills"])
 
 
+def test_damaged_notes_in_an_archive_are_no_trouble(bench, plan, tmp_path):
+    run, out = read_plan(plan).runs[0], tmp_path / "out"
+    archive = tmp_path / "x.zip"
+    part = json.dumps({"runs": [run.name], "seconds": 1})
+    with zipfile.ZipFile(archive, "w") as file:
+        for i, text in enumerate(["", "[]", part, part.replace("1}", '"long"}')]):
+            file.writestr(f"groups/{i:020}.json", text)
+    assert bench("import", plan, archive, "--out", out)["ignored"] == 4
+    (out / "groups").mkdir()
+    (out / "groups" / "damaged.json").write_text(part)
+    assert bench("status", plan, "--out", out)["devices"] == {}
+    for text in ("", "1", '{"a'):
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("trained.json", text)
+        with pytest.raises(DataError, match=r"the list trained\.json .* is damaged"):
+            import_grid(out, [run], [archive])
+
+
+def test_rows_may_be_scored_and_removed_during_an_export(
+    plan, trained, tmp_path, monkeypatch
+):
+    runs, to = read_plan(plan).runs, tmp_path / "to"
+    packed = exchange._packed
+
+    def meanwhile(members, most):
+        archives = packed(members, most)
+        sample_file(trained, runs[-1]).unlink()
+        return archives
+
+    monkeypatch.setattr(exchange, "_packed", meanwhile)
+    files = export_grid(trained, runs, to, stem="x")
+    assert import_grid(tmp_path / "moved", runs, files)["samples"] == 17
+
+
 def test_imports_do_not_undo_a_completed_run(bench, plan, trained, tmp_path):
     runs = read_plan(plan).runs
     files = export_grid(trained, runs, tmp_path / "archives", stem="x")
@@ -671,10 +788,24 @@ def test_an_export_of_an_unknown_kind_or_size_is_refused(plan, tmp_path):
     assert fill_jobs(tmp_path, []) == []
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def stamps(out: Path) -> dict[Path, int]:
+    """Return when the rows and records of a grid were written."""
+    files = [path for kind in ("samples", "runs") for path in (out / kind).glob("*.*")]
+    return {
+        path: path.stat().st_mtime_ns
+        for path in files
+        if re.fullmatch("[0-9a-f]{20}", path.stem)
+    }
+
+
+@pytest.mark.parametrize(
+    ("kills", "seeds"), [(1, 2), pytest.param(20, 5, marks=pytest.mark.slow)]
+)
 def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
-    bench, grid, tmp_path, kills
+    bench, grid, tmp_path, kills, seeds, record_property
 ):
+    grid.write_text(grid.read_text().replace("[0, 1]", str(list(range(seeds)))))
+    n = len(read_plan(grid).runs)
     whole, here, there = (tmp_path / name for name in ("whole", "here", "there"))
     archives = tmp_path / "archives"
     began = time.monotonic()
@@ -683,37 +814,67 @@ def test_slices_that_are_killed_give_the_table_of_an_unbroken_run(
     once = trainings(grid)
     grid.with_name("log").unlink()
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    chance = random.Random(0)
 
-    def slice_of(*arguments: object, after: float | None = None) -> None:
-        command = [sys.executable, "-c", COMMAND, *map(str, arguments)]
-        process = subprocess.Popen(
+    def start(stage: str, out: Path) -> subprocess.Popen:
+        command = [sys.executable, "-c", COMMAND, stage, grid, "--out", out, "--jobs=0"]
+        command += ["--together", "5"] if stage == "train" else []
+        return subprocess.Popen(
             command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.PIPE
         )
-        try:
-            process.communicate(timeout=after)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+
+    # moments from the start of a command, which takes seconds, to somewhat more than
+    # its share of the work, of which training and scoring are about a half each
+    began = time.monotonic()
+    start("score", whole).communicate()
+    idle = time.monotonic() - began
+    share = seconds / 2 / (kills + 1)
+    chance = random.Random(0)
+    met = Counter()
+
+    def kill(stage: str, out: Path) -> None:
+        """Kill a stage at a random moment."""
+        before = stamps(out)
+        latest = idle + 1.2 * share
+        while True:
+            process = start(stage, out)
+            try:
+                process.communicate(timeout=chance.uniform(idle / 2, latest))
+            except subprocess.TimeoutExpired:
+                break
+            # it ended before
+            latest = 0.8 * idle
+        process.kill()
+        process.communicate()
+        after = stamps(out)
+        met[stage, "at work" if after != before else "before the first result"] += 1
+        # what was there stays, or is removed once it is scored
+        assert before | after == after | before
 
     bench("fill", grid, "--out", here)
     bench("export", grid, archives, "--out", here, "--what", "work")
     bench("import", grid, archives, "--out", there)
-    train = ("train", grid, "--out", there, "--jobs", 0, "--together", 5)
-    for _ in range(kills):
-        # a command takes seconds to start, and all slices should not be one
-        slice_of(*train, after=chance.uniform(2.0, 10.0 + seconds / 4))
+
+    def carry() -> None:
         # what a slice made comes back, whenever it was killed
         bench("export", grid, archives, "--out", there, "--what", "results")
         bench("import", grid, archives, "--out", here)
-    slice_of(*train)
-    bench("export", grid, archives, "--out", there, "--what", "results")
-    bench("import", grid, archives, "--out", here)
-    assert bench("score", grid, "--out", here)["done"] == 20
+
+    for _ in range(kills):
+        kill("train", there)
+        carry()
+        kill("score", here)
+    start("train", there).communicate()
+    carry()
+    bench("score", grid, "--out", here)
+    for (stage, when), times in met.items():
+        record_property(f"{stage} killed {when}", times)
+    record_property("trainings", f"{len(trainings(grid))} for {len(once)}")
+    assert bench("status", grid, "--out", here)["done"] == n
     pd.testing.assert_frame_equal(
         table_of(grid, here), table_of(grid, whole), check_exact=True
     )
-    # no training that left its rows was repeated; one per kill may have lost them
+    assert table_of(grid, here)[list(METRICS)].notna().all(axis=None)
+    # a training that left its rows is not repeated; a kill may lose one group
     assert len(once) <= len(trainings(grid)) <= len(once) + kills
     assert set(trainings(grid)) == set(once)
-    assert table_of(grid, here)[list(METRICS)].notna().all(axis=None)
+    assert not list((here / "samples").glob("[0-9a-f]*"))

@@ -21,9 +21,9 @@ from augmask.rng import stream
 from augmask.table.cells import AnyArray, Cells
 from augmask.table.dtype_recovery import (
     NUMPY_UNITS,
+    any_leading_zero,
     are_numbers,
     instants,
-    is_code_like,
     to_boolean,
     to_datetime,
     to_float,
@@ -126,7 +126,7 @@ def _parse_level(level: str) -> Any:
     """Return the number or boolean that a text spells, None if it spells none."""
     if level.strip().lower() in ("true", "false"):
         return level.strip().lower() == "true"
-    if not are_numbers([level]).all() or is_code_like([level]):
+    if not are_numbers([level]).all() or any_leading_zero([level]):
         return None
     try:
         return int(level)

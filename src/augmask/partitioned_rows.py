@@ -216,7 +216,9 @@ class _DrawPlan(NamedTuple):
     missing: MissingModel | None
 
 
-def _given(model: MissingModel | None) -> Callable[[], MissingModel] | None:
+def _missing_model_getter(
+    model: MissingModel | None,
+) -> Callable[[], MissingModel] | None:
     return None if model is None else lambda: model
 
 
@@ -231,7 +233,7 @@ def _draw(part: _DrawnPart, plan: _DrawPlan) -> float | None:
     with one_thread():
         state = plan.model.read()
         source = _source(state, plan.model.device, part.seed, part.first)
-        missing = _given(plan.missing)
+        missing = _missing_model_getter(plan.missing)
         frames = generate(
             source, part.rows, plan.where, state.constraints, note, missing
         )
@@ -301,7 +303,7 @@ def sample_partitions(
         where,
         state.constraints,
         silent,
-        _given(learned),
+        _missing_model_getter(learned),
     )
     facts = [n, k, seed, _facts_of_where(where), missing]
     with _folder_of_job(path, "sample", state, device, facts, k) as (folder, model):

@@ -117,7 +117,7 @@ class _Sampled:
     places: npt.NDArray[np.int64]
 
 
-def _summarize_part(
+def _summary_and_sample_of(
     sampled: _Sampled, na_values: Mapping[str, Any]
 ) -> tuple[dict[str, ColumnSummary], pd.DataFrame]:
     """Return the summary of a part and its share of the sample."""
@@ -163,7 +163,9 @@ def _summary(
     ]
     columns: dict[str, ColumnSummary] = {}
     samples = []
-    results = run_parts(_summarize_part, tasks, shared=na_values, scheduler=scheduler)
+    results = run_parts(
+        _summary_and_sample_of, tasks, shared=na_values, scheduler=scheduler
+    )
     for done, (own, sample) in enumerate(_in_order(results), start=1):
         columns = merge(columns, own) if columns else own
         samples.append(sample)
@@ -491,10 +493,10 @@ def opened_table(
     with ExitStack() as stack:
         folder = None if work_dir is None else _folder(work_dir)
         if folder is None and (is_dask(data) or scheduler is not None):
-            folder = _temporary(stack)
+            folder = _temporary_folder(stack)
         if is_dask(data):
             assert folder is not None
-            table = _written(data, folder, scheduler)
+            table = _written_to_files(data, folder, scheduler)
         else:
             table = partitioned_table(data)
         small = len(table) * len(table.schema) <= IN_MEMORY_CELLS
@@ -503,7 +505,7 @@ def opened_table(
             frame.attrs[INFERRED] = True
             yield frame, None
             return
-        yield table, folder or _temporary(stack)
+        yield table, folder or _temporary_folder(stack)
 
 
 def _folder(work_dir: str | Path) -> Path:
@@ -511,13 +513,15 @@ def _folder(work_dir: str | Path) -> Path:
     return as_path(work_dir).expanduser().absolute()
 
 
-def _temporary(stack: ExitStack) -> Path:
+def _temporary_folder(stack: ExitStack) -> Path:
     return Path(
         stack.enter_context(tempfile.TemporaryDirectory(prefix="augmask-")), "fit"
     )
 
 
-def _written(frame: Any, folder: Path, scheduler: str | None) -> PartitionedTable:
+def _written_to_files(
+    frame: Any, folder: Path, scheduler: str | None
+) -> PartitionedTable:
     """Write a Dask frame as Parquet files beside the folder of the job, once."""
     target = folder.with_name(f"{folder.name}-input")
     done = target / "_complete"

@@ -135,12 +135,12 @@ class _ArrowFile:
                 f"cannot write {self._name}: {reason}; write a .csv file"
             ) from error
         if self._writer is None:
-            table = self._typed(frame, table)
+            table = self._table_with_known_types(frame, table)
             self._schema = table.schema
             self._writer = self._open(self._part, table.schema)
         self._writer.write_table(table)
 
-    def _typed(self, frame: pd.DataFrame, table: pa.Table) -> pa.Table:
+    def _table_with_known_types(self, frame: pd.DataFrame, table: pa.Table) -> pa.Table:
         schema = table.schema
         for i, field in enumerate(schema):
             if pa.types.is_null(field.type) and field.name in self._types:

@@ -28,7 +28,6 @@ from augmask.errors import (
     DataError,
     UsageError,
     brief_repr,
-    did_you_mean,
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
 from augmask.missing.model import MissingModel, fit_missing_model
@@ -57,6 +56,7 @@ from augmask.train import parallel
 from augmask.train.data import TrainingData, complete_once
 from augmask.train.shards import ShardedData
 from augmask.train.trainer import Trainer
+from augmask.validation import ValueSpec
 
 log = logging.getLogger("augmask")
 
@@ -157,20 +157,13 @@ def is_auto(value: Any) -> bool:
 
 def _check_parameters(model: Any) -> None:
     """Raise on parameters of the wrong type, before the table is read."""
-    for name in ("supervise", "preset", "device"):
-        value = getattr(model, name)
-        if not isinstance(value, str):
-            raise UsageError(f"{name} must be a text, got {brief_repr(value)}")
+    ValueSpec(str, SUPERVISE).checked("supervise", model.supervise)
+    for name in ("preset", "device"):
+        ValueSpec(str).checked(name, getattr(model, name))
     if model.options is not None and not isinstance(model.options, Mapping):
         raise UsageError(
             "options must map names of settings to values, got "
             f"{brief_repr(model.options)}"
-        )
-    if model.supervise not in SUPERVISE:
-        raise UsageError(
-            f"supervise must be 'observed' or 'all', got "
-            f"{brief_repr(model.supervise)}"
-            + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (
         check_int("ensemble", model.ensemble, 1) > 1 and parallel.launched_by_torchrun()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from augmask.missing.model import with_missing
 from augmask.progress import Progress
 from augmask.rng import stream
 from augmask.table.codec import Codec
+from augmask.validation import ValueSpec
 
 NOMINAL = (0.5, 0.8, 0.9, 0.95)
 PIT_BINS = 10
@@ -115,10 +117,7 @@ def hide(
     >>> int(masked["a"].isna().sum()), int(hidden["a"].sum()), bool(hidden["a"][1])
     (3, 2, False)
     """
-    if not 0 < share < 1:
-        raise UsageError(
-            f"the share of cells to hide must be between 0 and 1, got {share!r}"
-        )
+    ValueSpec(Real, above=0, below=1).checked("the share of cells to hide", share)
     observed = frame.notna().to_numpy()
     hidden = np.zeros(frame.shape, dtype=bool)
     for j in range(frame.shape[1]):

@@ -30,7 +30,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from augmask.engine import run_each
-from augmask.errors import DataError, UsageError, brief_repr
+from augmask.errors import DataError, UsageError
 from augmask.evaluation.tables import (
     Codes,
     Floats,
@@ -40,6 +40,7 @@ from augmask.evaluation.tables import (
     numbers,
     one_hot,
 )
+from augmask.validation import ValueSpec
 
 Learner = Literal["lightgbm", "xgboost"]
 LEARNERS: tuple[Learner, ...] = get_args(Learner)
@@ -109,10 +110,7 @@ class Utility:
 
 def check_learner(learner: str) -> None:
     """Raise unless there is such a learner, and it is installed."""
-    if not isinstance(learner, str) or learner not in LEARNERS:
-        raise UsageError(
-            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
-        )
+    ValueSpec(str, LEARNERS).checked("learner", learner)
     if learner == "xgboost" and util.find_spec("xgboost") is None:
         raise UsageError(
             "the learner 'xgboost' is not installed; run `pip install "

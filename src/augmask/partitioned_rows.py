@@ -9,7 +9,6 @@ Workers read the model from a file in the folder, which goes at the end.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from augmask.engine import run_parts
 from augmask.errors import AugMaskError, UsageError, brief_repr
 from augmask.files import as_path, atomic_write, same_file
 from augmask.fitted_state import CUSTOM, FittedState, part_name, read_model, write_model
-from augmask.job_folder import MANIFEST, JobFolder
+from augmask.job_folder import MANIFEST, JobFolder, digest_of
 from augmask.missing.model import MissingModel
 from augmask.progress import Progress, silent
 from augmask.rng import stream_seed
@@ -96,10 +95,6 @@ def _source(state: FittedState, device: str, seed: int, first: int = 0) -> RowGe
 # -- the job --------------------------------------------------------------------------
 
 
-def _fingerprint(*facts: Any) -> str:
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-
 @contextmanager
 def _folder_of_job(
     path: str | Path,
@@ -119,7 +114,7 @@ def _folder_of_job(
         folder = JobFolder.open(
             path,
             job,
-            _fingerprint(digest, device, *facts),
+            digest_of([digest, device, *facts]),
             {"rows": (PATTERN, partitions)},
         )
         model = folder.path / MODEL

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import logging
 import time
 import warnings
@@ -30,6 +28,7 @@ from augmask.errors import (
     brief_repr,
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
+from augmask.job_folder import digest_of
 from augmask.missing.model import MissingModel, fit_missing_model
 from augmask.presets import (
     MOST_STARTED,
@@ -128,10 +127,7 @@ def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
     table : Table
     """
     facts = [[facts_of(part) for part in parts], dataclasses.asdict(settings)]
-    digest = hashlib.sha256(json.dumps(facts).encode())
-    for array in (table.num, table.cat, table.observed):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    return digest_of(facts, (table.num, table.cat, table.observed))
 
 
 def facts_of(part: Any) -> list[Any]:

@@ -15,8 +15,6 @@ the same files. Neither their number nor their order changes a byte.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -47,7 +45,7 @@ from augmask.engine import run_parts
 from augmask.errors import UsageError, brief_repr
 from augmask.files import as_path, atomic_write
 from augmask.fitted_state import check_storable
-from augmask.job_folder import JobFolder
+from augmask.job_folder import JobFolder, digest_of
 from augmask.missing.model import fit_missing_model
 from augmask.packages import library_versions
 from augmask.prepare import (
@@ -332,7 +330,7 @@ def _fingerprint(
         [own.validation_fraction, held_out, SAMPLE_ROWS],
         library_versions("augmask", "lightgbm", "scikit-learn"),
     ]
-    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
+    return digest_of(facts)
 
 
 def prepare_fit_parts(

@@ -215,7 +215,7 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
         dates = to_datetime(cells)
         return None if dates is None else pd.Series(dates.values).where(cells.observed)
     known = column.all_levels
-    textual = isinstance(known[0], str)
+    textual = column.has_text_levels
     convert = to_boolean if column.kind == "boolean" else to_float
     plain = cells if textual else convert(cells)
     if plain is None:
@@ -248,8 +248,7 @@ def _kind_error(cells: Cells, column: Column, label: str) -> DataError:
     unfit = (value for value in pd.unique(cells.observed_values) if not fits(value))
     kind: str = column.kind
     if kind == "category":
-        text = bool(column.levels) and isinstance(column.levels[0], str)
-        kind = f"a category of {'text' if text else 'numbers'}"
+        kind = f"a category of {'text' if column.has_text_levels else 'numbers'}"
     return DataError(
         f"column {column.name!r} is {kind} in the real table, but in the {label} table "
         f"it is {cells.form} ({cells.dtype}) with cells such as "

@@ -106,8 +106,7 @@ def arrow_types(schema: Schema) -> dict[str, pa.DataType]:
     texts = {
         column.name: pa.string()
         for column in schema
-        if column.format is not None
-        or (column.kind == "category" and isinstance(column.levels[0], str))
+        if column.format is not None or column.has_text_levels
     }
     return booleans | texts
 

@@ -141,6 +141,14 @@ def to_datetime(cells: Cells) -> Cells | None:
     return cells.with_values("datetime", parsed.to_numpy()[codes], dtype=dtype, tz=tz)
 
 
+TO_FORM = {
+    "integer": to_integer,
+    "float": to_float,
+    "boolean": to_boolean,
+    "datetime": to_datetime,
+}
+
+
 def any_leading_zero(texts: Sequence[str] | AnyArray) -> bool:
     """Whether number-like texts are codes, whose leading zeros a number would lose."""
     return any(_CODE.fullmatch(text) for text in texts)

@@ -15,6 +15,7 @@ from augmask.table.cells import Cells, parse_format, read_cells
 from augmask.table.dtype_recovery import (
     MAX_INTEGER_LEVELS,
     MAX_LEVELS,
+    TO_FORM,
     are_numbers,
     check_almost_numeric,
     decimals_of,
@@ -26,10 +27,6 @@ from augmask.table.dtype_recovery import (
     shared_unit,
     suspected_numbers,
     suspected_texts,
-    to_boolean,
-    to_datetime,
-    to_float,
-    to_integer,
 )
 from augmask.table.fakes import fake_fields
 from augmask.table.formats import DateFormat, read_format
@@ -44,11 +41,12 @@ from augmask.table.structural_missingness import with_structural_missingness
 
 Overrides = Schema | str | os.PathLike[str] | Mapping[Any, Any] | None
 
-_CONVERT = {
-    "integer": (to_integer, "a whole number"),
-    "float": (to_float, "a number"),
-    "boolean": (to_boolean, "true, false, 0 or 1"),
-    "datetime": (to_datetime, "an ISO date such as 2024-05-31"),
+# What a value of a kind that has its own form must be, see `TO_FORM`.
+_EXPECTED = {
+    "integer": "a whole number",
+    "float": "a number",
+    "boolean": "true, false, 0 or 1",
+    "datetime": "an ISO date such as 2024-05-31",
 }
 
 
@@ -157,15 +155,15 @@ def _force(cells: Cells, raw: Cells, kind: str, name: str) -> Cells:
                 "datetime or convert it to text"
             )
         return cells
-    convert, expected = _CONVERT[kind]
+    convert = TO_FORM[kind]
     converted = convert(raw if raw.form == "text" else cells)
     if converted is None:
         values = raw.observed_values
         wrong = (value for value in values if convert(_single_cell(raw, value)) is None)
         raise SchemaError(
             f"column {name!r} cannot be of kind {kind!r}: "
-            f"{str(next(wrong, values[0]))!r} is not {expected}; declare it in "
-            "na_values or choose another kind"
+            f"{str(next(wrong, values[0]))!r} is not {_EXPECTED[kind]}; declare "
+            "it in na_values or choose another kind"
         )
     return replace(converted, categories=None)
 
@@ -427,7 +425,7 @@ def _column(
     """Return a column with the fields that its kind needs."""
     fields = dict(common)
     name = str(fields["label"])
-    form = kind if kind in _CONVERT else cells.form
+    form = kind if kind in TO_FORM else cells.form
     values = cells.observed_values
     dtype = _complete_dtype(cells, form)
     pattern = fields.get("format")

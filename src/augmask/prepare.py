@@ -236,7 +236,7 @@ def _coordinates(table: Table) -> int:
     return layout.n_num + sum(layout.cards) - layout.n_cat
 
 
-def adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
+def _adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
     """Return settings whose memory a very wide table does not exceed."""
     width = _coordinates(table)
     changes = choose_for_width(width, settings, model.options or ())
@@ -247,7 +247,7 @@ def adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
             "columns may come out weaker; --set precondition=table starts from them "
             "and may take tens of gigabytes",
             AugMaskWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return settings.replace(changes, keywords_of(model.backbone))
 
@@ -345,26 +345,35 @@ def tell_notes(schema: Schema, stacklevel: int = 4) -> None:
             warnings.warn(note, AugMaskWarning, stacklevel=stacklevel)
 
 
-def n_members(model: Any, single: bool, auto: int = 1) -> int:
-    """Return how many networks to train; `auto` is what preset `auto` chose."""
-    if is_auto(model.ensemble):
-        return 1 if single or parallel.launched_by_torchrun() else auto
-    return check_int("ensemble", model.ensemble, 1)
+def choose_networks(
+    model: Any,
+    request: FitRequest,
+    table: Table,
+    single: bool,
+    progress: Progress,
+    choice: AutoChoice,
+) -> tuple[FitRequest, int]:
+    """Return the request with settings that fit the table, and how many to train.
 
-
-def tell_choice(
-    model: Any, request: FitRequest, members: int, progress: Progress
-) -> None:
-    """Log and show in one line what a fit uses."""
+    The choice is logged and shown in one line.
+    """
+    settings = request.settings.replace(choice.settings, keywords_of(model.backbone))
+    settings = _adapt_to_width(model, table, settings)
+    if not is_auto(model.ensemble):
+        members = check_int("ensemble", model.ensemble, 1)
+    else:
+        alone = single or parallel.launched_by_torchrun()
+        members = 1 if alone else choice.ensemble
     chosen = choice_text(
         request.preset,
         part_name(model.backbone),
-        request.settings.steps,
+        settings.steps,
         part_name(request.augmenter),
         members,
     )
     log.info("%s", chosen)
     headline(progress, chosen)
+    return request._replace(settings=settings), members
 
 
 class Learned(NamedTuple):
@@ -480,15 +489,12 @@ def prepare_fit(
     table = codec.encode(frame, tie_seed)
     check_learnable(table)
     choice = _adapt_to_size(model, table, device)
-    settings = settings.replace(choice.settings, keywords_of(model.backbone))
-    settings = adapt_to_width(model, table, settings)
-    request = request._replace(settings=settings)
+    request, members = choose_networks(model, request, table, single, progress, choice)
+    settings = request.settings
     if not expected and settings.extremes == "expected":
         # a small table, scaled once more
         codec = Codec.fit(frame, resolved, tie_seed, expected_extremes=True)
         table = codec.encode(frame, tie_seed)
-    members = n_members(model, single, choice.ensemble)
-    tell_choice(model, request, members, progress)
     learned_constraints = learn_constraints_of(constraints, frame, codec, table)
     check_storable(codec.schema)
     if parallel.world_size() > 1:

@@ -52,16 +52,15 @@ from augmask.prepare import (
     FitRequest,
     FitSetup,
     Learned,
-    adapt_to_width,
     build_setup,
     check_learnable,
+    choose_networks,
     facts_of,
     learn_constraints_of,
-    n_members,
     read_parameters,
-    tell_choice,
     tell_notes,
 )
+from augmask.presets import AutoChoice
 from augmask.progress import Progress, silent
 from augmask.rng import stream
 from augmask.table.codec import Codec
@@ -397,10 +396,9 @@ def prepare_fit_parts(
     tell_notes(codec.schema)
     sample = codec.encode(frame, request.tie_seed)
     check_learnable(sample)
-    settings_of_fit = adapt_to_width(model, sample, request.settings)
-    request = request._replace(settings=settings_of_fit)
-    members = n_members(model, single)
-    tell_choice(model, request, members, progress)
+    request, members = choose_networks(
+        model, request, sample, single, progress, AutoChoice()
+    )
     learned_constraints = learn_constraints_of(constraints, frame, codec, sample)
     plan = _plan(request, complete_table)
     if main and not _file(job, VALIDATION).exists():

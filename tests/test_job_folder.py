@@ -5,11 +5,12 @@ import os
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from augmask.errors import DataError, UsageError
-from augmask.job_folder import MANIFEST, NEWEST, JobFolder, job_folder
+from augmask.job_folder import MANIFEST, NEWEST, JobFolder, digest_of, job_folder
 
 STAGES = {"read": ("read-*.json", 2), "rows": ("part-*.parquet", 40)}
 
@@ -76,3 +77,11 @@ def test_the_manifest_is_plain(tmp_path):
     JobFolder.open(tmp_path / "job", "sample", "5f", STAGES)
     facts = json.loads((tmp_path / "job" / MANIFEST).read_text())
     assert set(facts) == {"job", "fingerprint", "stages"}
+
+
+def test_a_fingerprint_stays_that_of_earlier_versions():
+    # folders and checkpoints that they wrote are resumed
+    facts = ["fit", 1, {"a": (1, None)}]
+    assert digest_of(facts).startswith("dd581ea0c01c")
+    array = np.arange(6.0).reshape(2, 3).T
+    assert digest_of(facts, (array, array > 2)).startswith("2aac02e841f4")

@@ -201,9 +201,16 @@ def test_lists_and_records_become_plain_python(spec, value, plain):
             r"it: pairs\[1\]\[1\] must be a whole number of at least 1, got 'c'",
         ),
         (ValueSpec(None, ("low", "high")), "hihg", "got 'hihg'; did you mean 'high'"),
+        (ValueSpec(None, ("low", "high")), "HIGH", "got 'HIGH'; did you mean 'high'"),
         (Refined(ValueSpec(int), bool, "not zero"), 0, "it must be not zero, got 0"),
     ],
 )
 def test_invalid_lists_and_records_raise_one_sentence(spec, value, message):
     with pytest.raises(SchemaError, match=message):
         spec.checked("it", value, SchemaError)
+
+
+def test_a_choice_may_be_a_text_of_numpy():
+    chosen = ValueSpec(str, ("low", "high")).checked("it", np.str_("low"))
+    assert chosen == "low"
+    assert type(chosen) is str

@@ -102,7 +102,7 @@ def write_container(
 
 
 @contextmanager
-def _opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+def _opened_file(path: Path, kind: str) -> Iterator[BinaryIO]:
     """Open a regular file; a pipe or a device might have no end."""
     try:
         if path.is_dir():
@@ -213,7 +213,7 @@ def read_metadata(path: str | Path, kind: str) -> dict[str, Any]:
     path = as_path(path)
     advice = ADVICE.get(kind, "write it again")
     try:
-        with _opened(path, kind) as file:
+        with _opened_file(path, kind) as file:
             _, header = _checked_header(file, path, kind, advice)
         return _parse(header[METADATA]["metadata"], "metadata")
     except ArtifactError:
@@ -247,7 +247,7 @@ def read_container(
     path = as_path(path)
     advice = ADVICE.get(kind, "write it again")
     try:
-        with _opened(path, kind) as file:
+        with _opened_file(path, kind) as file:
             head, header = _checked_header(file, path, kind, advice)
             fields = header[METADATA]
             data = head + file.read()

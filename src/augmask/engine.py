@@ -37,7 +37,7 @@ TINY_CELLS = 20_000
 MAP_BYTES = "64K"
 
 
-def _numbered(
+def _numbered_result(
     i: int, function: Callable[..., Result], arguments: tuple[Any, ...]
 ) -> tuple[int, Result]:
     return i, function(*arguments)
@@ -85,7 +85,7 @@ def run_each(
         max_nbytes=MAP_BYTES,
     )
     yield from parallel(
-        joblib.delayed(_numbered)(i, function, arguments)
+        joblib.delayed(_numbered_result)(i, function, arguments)
         for i, arguments in enumerate(calls)
     )
 
@@ -99,7 +99,7 @@ class ClusterLost(AugMaskError):
     exit_code = 4
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     """Return `distributed`, or say how to install it."""
     try:
         import distributed
@@ -113,7 +113,7 @@ def _distributed() -> Any:
 @contextmanager
 def connected(scheduler: str) -> Iterator[Any]:
     """Give a client of the scheduler, or say in one sentence why there is none."""
-    distributed = _distributed()
+    distributed = _import_distributed()
     from distributed.utils import silence_logging_cmgr
 
     with silence_logging_cmgr(logging.CRITICAL + 1):
@@ -219,7 +219,7 @@ def _run_on_cluster(
         # this warning advises, is lost with the worker that holds it.
         warnings.filterwarnings("ignore", message="Sending large graph")
         check_workers(client, {})
-        distributed = _distributed()
+        distributed = _import_distributed()
         name = f"augmask-{function.__name__.strip('_')}-{uuid.uuid4().hex[:8]}"
         keys = [f"{name}-{i}" for i in range(len(parts))]
         index = {key: i for i, key in enumerate(keys)}

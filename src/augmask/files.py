@@ -117,7 +117,7 @@ def same_file(a: Path, b: Path) -> bool:
         return False
 
 
-def _locked(handle: int) -> bool:
+def _lock(handle: int) -> bool:
     """Lock an open file for this process; False if another process has locked it."""
     if fcntl is None:
         return False
@@ -136,7 +136,7 @@ def _remove_leftovers(target: Path) -> None:
             continue
         # removed in the meantime, or another user's
         with suppress(OSError), path.open("rb+") as file:
-            if _locked(file.fileno()):
+            if _lock(file.fileno()):
                 path.unlink()
 
 
@@ -146,7 +146,7 @@ def _open_part(target: Path) -> tuple[int, Path]:
         handle, name = tempfile.mkstemp(
             prefix=f".{target.name}.", suffix=PART, dir=target.parent
         )
-        _locked(handle)
+        _lock(handle)
         # another writer may have removed it before it was locked
         if os.fstat(handle).st_nlink:
             return handle, Path(name)

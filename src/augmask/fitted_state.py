@@ -41,6 +41,7 @@ from augmask.table.holdout import Holdout
 from augmask.table.schema import Column, Schema
 from augmask.table.table import Layout
 from augmask.train.loop import TrainingRun
+from augmask.validation import AnyOf, RecordSpec, ValueSpec
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -53,7 +54,15 @@ SCORES = (-9.0, -1.0, 0.0, 1.0, 9.0)
 HISTORY = {"step", "loss", "held_out"}
 # The parameters of `AugMask` that a file holds: all but the device.
 TEXTS = ("backbone", "augmenter", "supervise", "preset")
-PARAMETERS = {*TEXTS, "options", "seed", "ensemble"}
+PARAMETERS = RecordSpec(
+    {
+        **dict.fromkeys(TEXTS, ValueSpec(str)),
+        "supervise": ValueSpec(str, SUPERVISE),
+        "options": ValueSpec(),  # checked with the settings
+        "seed": ValueSpec(int, lowest=0),
+        "ensemble": AnyOf(ValueSpec(int, lowest=1), ValueSpec(str, ("auto",))),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -207,19 +216,10 @@ def _check_parameters(parameters: Mapping[str, Any], training: Any, preset: Any)
     members = training.get("members")
     if type(members) is not int or members < 1:
         raise ValueError(f"its ensemble has {members!r} members")
-    if parameters.keys() != PARAMETERS:
-        raise ValueError(f"its parameters are {sorted(parameters)}")
-    seed, ensemble = parameters["seed"], parameters["ensemble"]
-    if type(seed) is not int or seed < 0:
-        raise ValueError(f"its seed is {seed!r}")
-    if ensemble != "auto" and (type(ensemble) is not int or ensemble != members):
+    ensemble = PARAMETERS.checked("its record of parameters", parameters)["ensemble"]
+    if ensemble not in ("auto", members):
         raise ValueError(f"its ensemble has {members} members, not {ensemble!r}")
-    texts = {"preset in use": preset, **{name: parameters[name] for name in TEXTS}}
-    for name, value in texts.items():
-        if not isinstance(value, str):
-            raise ValueError(f"its {name} is {value!r}")
-    if parameters["supervise"] not in SUPERVISE:
-        raise ValueError(f"it supervises {parameters['supervise']!r}")
+    ValueSpec(str).checked("its preset in use", preset)
     return members
 
 

@@ -7,9 +7,10 @@ what is missing; starting another one in the folder is refused.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,9 +21,24 @@ from augmask.files import as_path, atomic_write
 # Readers of Parquet folders skip names that begin with an underscore.
 MANIFEST = "_augmask.json"
 
-
 # The newest parts tell how fast a stage is now: a job may have been interrupted.
 NEWEST = 20
+
+
+def digest_of(facts: Any, arrays: Iterable[Any] = ()) -> str:
+    """Return the digest of facts and of numpy arrays, which identifies a job.
+
+    A fact that JSON cannot hold counts as its text.
+
+    Examples
+    --------
+    >>> digest_of(["fit", 1]) == digest_of(("fit", 1))
+    True
+    """
+    digest = hashlib.sha256(json.dumps(facts, default=str).encode())
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

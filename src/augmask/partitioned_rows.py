@@ -9,7 +9,6 @@ Workers read the model from a file in the folder, which goes at the end.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from augmask.engine import run_parts
 from augmask.errors import AugMaskError, UsageError, brief_repr
 from augmask.files import as_path, atomic_write, same_file
 from augmask.fitted_state import CUSTOM, FittedState, part_name, read_model, write_model
-from augmask.job_folder import MANIFEST, JobFolder
+from augmask.job_folder import MANIFEST, JobFolder, digest_of
 from augmask.missing.model import MissingModel
 from augmask.progress import Progress, silent
 from augmask.rng import stream_seed
@@ -96,20 +95,56 @@ def _source(state: FittedState, device: str, seed: int, first: int = 0) -> RowGe
 # -- the job --------------------------------------------------------------------------
 
 
-def _fingerprint(*facts: Any) -> str:
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+@dataclass(frozen=True)
+class _Job:
+    """Files of rows in a folder that also holds the model, and who works on them."""
+
+    folder: Path
+    model: _SavedModel
+    scheduler: str | None
+    n_jobs: int | None
+
+    def file(self, i: int) -> Path:
+        return self.folder / f"part-{i:05d}.parquet"
+
+    def run(
+        self,
+        function: Callable[..., Result],
+        parts: Sequence[Any],
+        plan: Any,
+        rows: Sequence[int],
+        report: Callable[[int, int, Result | None], None],
+    ) -> None:
+        """Run the parts whose files are absent; report the rows of all files so far."""
+        absent = [i for i in range(len(parts)) if not self.file(i).exists()]
+        total = sum(rows)
+        done = total - sum(rows[i] for i in absent)
+        if done:
+            report(done, total, None)
+        results = run_parts(
+            function,
+            [parts[i] for i in absent],
+            shared=plan,
+            scheduler=self.scheduler,
+            n_jobs=self.n_jobs,
+        )
+        for place, result in results:
+            done += rows[absent[place]]
+            report(done, total, result)
 
 
 @contextmanager
-def _folder_of_job(
+def _opened_job(
     path: str | Path,
-    job: str,
+    name: str,
     state: FittedState,
     device: str,
     facts: Sequence[Any],
     partitions: int,
-) -> Iterator[tuple[JobFolder, _SavedModel]]:
-    """Context manager: the folder of a job, with the model while it runs."""
+    scheduler: str | None,
+    n_jobs: int | None,
+) -> Iterator[_Job]:
+    """Context manager: the job in its folder, with the model while it runs."""
     path = as_path(path).expanduser().absolute()
     made = not path.exists()
     with tempfile.TemporaryDirectory(prefix="augmask-") as scratch:
@@ -118,15 +153,16 @@ def _folder_of_job(
         digest = hashlib.sha256(own.read_bytes()).hexdigest()
         folder = JobFolder.open(
             path,
-            job,
-            _fingerprint(digest, device, *facts),
+            name,
+            digest_of([digest, device, *facts]),
             {"rows": (PATTERN, partitions)},
         )
         model = folder.path / MODEL
         with atomic_write(model) as part:
             shutil.copyfile(own, part)
     try:
-        yield folder, _SavedModel.of(state, model, device)
+        saved = _SavedModel.of(state, model, device)
+        yield _Job(folder.path, saved, scheduler, n_jobs)
     finally:
         model.unlink(missing_ok=True)
         if not any(path.glob(PATTERN)):
@@ -135,39 +171,6 @@ def _folder_of_job(
             if made:
                 with suppress(OSError):
                     path.rmdir()
-
-
-def _file(folder: JobFolder, i: int) -> Path:
-    return folder.path / f"part-{i:05d}.parquet"
-
-
-def _run(
-    function: Callable[..., Result],
-    parts: Sequence[Any],
-    shared: Any,
-    *,
-    folder: JobFolder,
-    rows: Sequence[int],
-    scheduler: str | None,
-    n_jobs: int | None,
-    report: Callable[[int, int, Result | None], None],
-) -> None:
-    """Run the parts whose files are absent; report the rows of all files so far."""
-    absent = [i for i in range(len(parts)) if not _file(folder, i).exists()]
-    total = sum(rows)
-    done = total - sum(rows[i] for i in absent)
-    if done:
-        report(done, total, None)
-    results = run_parts(
-        function,
-        [parts[i] for i in absent],
-        shared=shared,
-        scheduler=scheduler,
-        n_jobs=n_jobs,
-    )
-    for place, result in results:
-        done += rows[absent[place]]
-        report(done, total, result)
 
 
 def check_folder(path: str | Path) -> Path:
@@ -216,7 +219,9 @@ class _DrawPlan(NamedTuple):
     missing: MissingModel | None
 
 
-def _given(model: MissingModel | None) -> Callable[[], MissingModel] | None:
+def _missing_model_getter(
+    model: MissingModel | None,
+) -> Callable[[], MissingModel] | None:
     return None if model is None else lambda: model
 
 
@@ -231,7 +236,7 @@ def _draw(part: _DrawnPart, plan: _DrawPlan) -> float | None:
     with one_thread():
         state = plan.model.read()
         source = _source(state, plan.model.device, part.seed, part.first)
-        missing = _given(plan.missing)
+        missing = _missing_model_getter(plan.missing)
         frames = generate(
             source, part.rows, plan.where, state.constraints, note, missing
         )
@@ -301,14 +306,14 @@ def sample_partitions(
         where,
         state.constraints,
         silent,
-        _given(learned),
+        _missing_model_getter(learned),
     )
     facts = [n, k, seed, _facts_of_where(where), missing]
-    with _folder_of_job(path, "sample", state, device, facts, k) as (folder, model):
+    with _opened_job(path, "sample", state, device, facts, k, scheduler, n_jobs) as job:
         ends = [n * i // k for i in range(k + 1)]
         parts = [
             _DrawnPart(
-                str(_file(folder, i)),
+                str(job.file(i)),
                 ends[i],
                 ends[i + 1] - ends[i],
                 stream_seed(seed, "partition", i),
@@ -329,16 +334,8 @@ def sample_partitions(
             numbers = {"rate": sum(rates) / len(rates)} if rates else {}
             progress("sample", done, total, numbers)
 
-        _run(
-            _draw,
-            parts,
-            _DrawPlan(model, where, learned),
-            folder=folder,
-            rows=[part.rows for part in parts],
-            scheduler=scheduler,
-            n_jobs=n_jobs,
-            report=report,
-        )
+        plan = _DrawPlan(job.model, where, learned)
+        job.run(_draw, parts, plan, [part.rows for part in parts], report)
     return n
 
 
@@ -440,9 +437,9 @@ def impute_partitions(
     check_outside(path.expanduser(), table)
     k = len(table.parts)
     facts = [table.digest, k, seed, n_draws]
-    with _folder_of_job(path, "impute", state, device, facts, k) as (folder, model):
+    with _opened_job(path, "impute", state, device, facts, k, scheduler, n_jobs) as job:
         parts = [
-            _ImputedPart(str(_file(folder, i)), part, stream_seed(seed, "partition", i))
+            _ImputedPart(str(job.file(i)), part, stream_seed(seed, "partition", i))
             for i, part in enumerate(table.parts)
         ]
         unknown: UnknownLevels = {}
@@ -453,18 +450,10 @@ def impute_partitions(
                 known += [level for level in levels if level not in known]
             progress("impute", done, total, {})
 
-        _run(
-            _impute,
-            parts,
-            _ImputePlan(model, n_draws),
-            folder=folder,
-            rows=[part.rows for part in table.parts],
-            scheduler=scheduler,
-            n_jobs=n_jobs,
-            report=report,
-        )
+        plan = _ImputePlan(job.model, n_draws)
+        job.run(_impute, parts, plan, [part.rows for part in table.parts], report)
         warn_of_unknown(unknown)
-        footers = [pq.read_metadata(_file(folder, i)) for i in range(k)]
+        footers = [pq.read_metadata(job.file(i)) for i in range(k)]
     return ImputedRows(
         sum(footer.num_rows for footer in footers),
         sum(int(footer.metadata[FILLED.encode()]) for footer in footers),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import logging
 import time
 import warnings
@@ -28,9 +26,9 @@ from augmask.errors import (
     DataError,
     UsageError,
     brief_repr,
-    did_you_mean,
 )
 from augmask.fitted_state import CUSTOM, FittedState, check_storable, part_name
+from augmask.job_folder import digest_of
 from augmask.missing.model import MissingModel, fit_missing_model
 from augmask.presets import (
     MOST_STARTED,
@@ -57,6 +55,7 @@ from augmask.train import parallel
 from augmask.train.data import TrainingData, complete_once
 from augmask.train.shards import ShardedData
 from augmask.train.trainer import Trainer
+from augmask.validation import ValueSpec
 
 log = logging.getLogger("augmask")
 
@@ -128,10 +127,7 @@ def fingerprint(parts: Sequence[Any], settings: Settings, table: Table) -> str:
     table : Table
     """
     facts = [[facts_of(part) for part in parts], dataclasses.asdict(settings)]
-    digest = hashlib.sha256(json.dumps(facts).encode())
-    for array in (table.num, table.cat, table.observed):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    return digest_of(facts, (table.num, table.cat, table.observed))
 
 
 def facts_of(part: Any) -> list[Any]:
@@ -157,20 +153,13 @@ def is_auto(value: Any) -> bool:
 
 def _check_parameters(model: Any) -> None:
     """Raise on parameters of the wrong type, before the table is read."""
-    for name in ("supervise", "preset", "device"):
-        value = getattr(model, name)
-        if not isinstance(value, str):
-            raise UsageError(f"{name} must be a text, got {brief_repr(value)}")
+    ValueSpec(str, SUPERVISE).checked("supervise", model.supervise)
+    for name in ("preset", "device"):
+        ValueSpec(str).checked(name, getattr(model, name))
     if model.options is not None and not isinstance(model.options, Mapping):
         raise UsageError(
             "options must map names of settings to values, got "
             f"{brief_repr(model.options)}"
-        )
-    if model.supervise not in SUPERVISE:
-        raise UsageError(
-            f"supervise must be 'observed' or 'all', got "
-            f"{brief_repr(model.supervise)}"
-            + did_you_mean(model.supervise, SUPERVISE, every=False)
         )
     if not is_auto(model.ensemble) and (
         check_int("ensemble", model.ensemble, 1) > 1 and parallel.launched_by_torchrun()
@@ -247,7 +236,7 @@ def _coordinates(table: Table) -> int:
     return layout.n_num + sum(layout.cards) - layout.n_cat
 
 
-def adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
+def _adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
     """Return settings whose memory a very wide table does not exceed."""
     width = _coordinates(table)
     changes = choose_for_width(width, settings, model.options or ())
@@ -258,7 +247,7 @@ def adapt_to_width(model: Any, table: Table, settings: Settings) -> Settings:
             "columns may come out weaker; --set precondition=table starts from them "
             "and may take tens of gigabytes",
             AugMaskWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return settings.replace(changes, keywords_of(model.backbone))
 
@@ -356,26 +345,35 @@ def tell_notes(schema: Schema, stacklevel: int = 4) -> None:
             warnings.warn(note, AugMaskWarning, stacklevel=stacklevel)
 
 
-def n_members(model: Any, single: bool, auto: int = 1) -> int:
-    """Return how many networks to train; `auto` is what preset `auto` chose."""
-    if is_auto(model.ensemble):
-        return 1 if single or parallel.launched_by_torchrun() else auto
-    return check_int("ensemble", model.ensemble, 1)
+def choose_networks(
+    model: Any,
+    request: FitRequest,
+    table: Table,
+    single: bool,
+    progress: Progress,
+    choice: AutoChoice,
+) -> tuple[FitRequest, int]:
+    """Return the request with settings that fit the table, and how many to train.
 
-
-def tell_choice(
-    model: Any, request: FitRequest, members: int, progress: Progress
-) -> None:
-    """Log and show in one line what a fit uses."""
+    The choice is logged and shown in one line.
+    """
+    settings = request.settings.replace(choice.settings, keywords_of(model.backbone))
+    settings = _adapt_to_width(model, table, settings)
+    if not is_auto(model.ensemble):
+        members = check_int("ensemble", model.ensemble, 1)
+    else:
+        alone = single or parallel.launched_by_torchrun()
+        members = 1 if alone else choice.ensemble
     chosen = choice_text(
         request.preset,
         part_name(model.backbone),
-        request.settings.steps,
+        settings.steps,
         part_name(request.augmenter),
         members,
     )
     log.info("%s", chosen)
     headline(progress, chosen)
+    return request._replace(settings=settings), members
 
 
 class Learned(NamedTuple):
@@ -491,15 +489,12 @@ def prepare_fit(
     table = codec.encode(frame, tie_seed)
     check_learnable(table)
     choice = _adapt_to_size(model, table, device)
-    settings = settings.replace(choice.settings, keywords_of(model.backbone))
-    settings = adapt_to_width(model, table, settings)
-    request = request._replace(settings=settings)
+    request, members = choose_networks(model, request, table, single, progress, choice)
+    settings = request.settings
     if not expected and settings.extremes == "expected":
         # a small table, scaled once more
         codec = Codec.fit(frame, resolved, tie_seed, expected_extremes=True)
         table = codec.encode(frame, tie_seed)
-    members = n_members(model, single, choice.ensemble)
-    tell_choice(model, request, members, progress)
     learned_constraints = learn_constraints_of(constraints, frame, codec, table)
     check_storable(codec.schema)
     if parallel.world_size() > 1:

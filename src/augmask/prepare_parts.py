@@ -15,8 +15,6 @@ the same files. Neither their number nor their order changes a byte.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -47,23 +45,22 @@ from augmask.engine import run_parts
 from augmask.errors import UsageError, brief_repr
 from augmask.files import as_path, atomic_write
 from augmask.fitted_state import check_storable
-from augmask.job_folder import JobFolder
+from augmask.job_folder import JobFolder, digest_of
 from augmask.missing.model import fit_missing_model
 from augmask.packages import library_versions
 from augmask.prepare import (
     FitRequest,
     FitSetup,
     Learned,
-    adapt_to_width,
     build_setup,
     check_learnable,
+    choose_networks,
     facts_of,
     learn_constraints_of,
-    n_members,
     read_parameters,
-    tell_choice,
     tell_notes,
 )
+from augmask.presets import AutoChoice
 from augmask.progress import Progress, silent
 from augmask.rng import stream
 from augmask.table.codec import Codec
@@ -117,7 +114,7 @@ class _Sampled:
     places: npt.NDArray[np.int64]
 
 
-def _summarize_part(
+def _summary_and_sample_of(
     sampled: _Sampled, na_values: Mapping[str, Any]
 ) -> tuple[dict[str, ColumnSummary], pd.DataFrame]:
     """Return the summary of a part and its share of the sample."""
@@ -163,7 +160,9 @@ def _summary(
     ]
     columns: dict[str, ColumnSummary] = {}
     samples = []
-    results = run_parts(_summarize_part, tasks, shared=na_values, scheduler=scheduler)
+    results = run_parts(
+        _summary_and_sample_of, tasks, shared=na_values, scheduler=scheduler
+    )
     for done, (own, sample) in enumerate(_in_order(results), start=1):
         columns = merge(columns, own) if columns else own
         samples.append(sample)
@@ -330,7 +329,7 @@ def _fingerprint(
         [own.validation_fraction, held_out, SAMPLE_ROWS],
         library_versions("augmask", "lightgbm", "scikit-learn"),
     ]
-    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
+    return digest_of(facts)
 
 
 def prepare_fit_parts(
@@ -397,10 +396,9 @@ def prepare_fit_parts(
     tell_notes(codec.schema)
     sample = codec.encode(frame, request.tie_seed)
     check_learnable(sample)
-    settings_of_fit = adapt_to_width(model, sample, request.settings)
-    request = request._replace(settings=settings_of_fit)
-    members = n_members(model, single)
-    tell_choice(model, request, members, progress)
+    request, members = choose_networks(
+        model, request, sample, single, progress, AutoChoice()
+    )
     learned_constraints = learn_constraints_of(constraints, frame, codec, sample)
     plan = _plan(request, complete_table)
     if main and not _file(job, VALIDATION).exists():
@@ -491,10 +489,10 @@ def opened_table(
     with ExitStack() as stack:
         folder = None if work_dir is None else _folder(work_dir)
         if folder is None and (is_dask(data) or scheduler is not None):
-            folder = _temporary(stack)
+            folder = _temporary_folder(stack)
         if is_dask(data):
             assert folder is not None
-            table = _written(data, folder, scheduler)
+            table = _written_to_files(data, folder, scheduler)
         else:
             table = partitioned_table(data)
         small = len(table) * len(table.schema) <= IN_MEMORY_CELLS
@@ -503,7 +501,7 @@ def opened_table(
             frame.attrs[INFERRED] = True
             yield frame, None
             return
-        yield table, folder or _temporary(stack)
+        yield table, folder or _temporary_folder(stack)
 
 
 def _folder(work_dir: str | Path) -> Path:
@@ -511,13 +509,15 @@ def _folder(work_dir: str | Path) -> Path:
     return as_path(work_dir).expanduser().absolute()
 
 
-def _temporary(stack: ExitStack) -> Path:
+def _temporary_folder(stack: ExitStack) -> Path:
     return Path(
         stack.enter_context(tempfile.TemporaryDirectory(prefix="augmask-")), "fit"
     )
 
 
-def _written(frame: Any, folder: Path, scheduler: str | None) -> PartitionedTable:
+def _written_to_files(
+    frame: Any, folder: Path, scheduler: str | None
+) -> PartitionedTable:
     """Write a Dask frame as Parquet files beside the folder of the job, once."""
     target = folder.with_name(f"{folder.name}-input")
     done = target / "_complete"

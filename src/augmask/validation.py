@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -147,13 +146,15 @@ class ValueSpec(Spec):
         raise self._invalid(value)
 
     def _choice(self, value: Any) -> Any:
+        text = isinstance(value, str)
+        # numpy has texts of its own
+        plain = str(value) if text else value
         # 1 == True, but they are different choices.
         for each in self.choices:
-            if type(value) is type(each) and value == each:
+            if type(plain) is type(each) and plain == each:
                 return each
         known = [each for each in self.choices if isinstance(each, str)]
-        close = isinstance(value, str) and get_close_matches(value, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(plain, known, every=False) if text else ""
         raise InvalidValue(self._invalid(value).problem + hint)
 
     def _storable(self, value: Any) -> Any:

@@ -303,7 +303,7 @@ def test_help_names_every_choice(run_cli):
         ("--augmenter", "lgbm", "known: auto, zero, mean, noise, ecdf, mice, lgbm-d"),
         ("--preset", "quick", "known: auto, paper, best, balanced, fast"),
         ("--device", "gpu", "'auto', 'cpu', 'cuda' or 'mps'"),
-        ("--supervise", "some", "'observed' or 'all'"),
+        ("--supervise", "some", "one of 'observed', 'all'"),
     ],
 )
 def test_an_unknown_choice_is_answered_with_all(option, value, names, desk, run_cli):

@@ -169,7 +169,7 @@ def test_dates_and_mixed_dtypes_of_truth_and_draws():
 def test_bad_inputs_are_refused(case):
     truth, hidden, _, rng = case
     for share in (0, 1, -0.1):
-        with pytest.raises(UsageError, match="between 0 and 1"):
+        with pytest.raises(UsageError, match="above 0 and below 1, got"):
             hide(truth, share, rng)
     with pytest.raises(UsageError, match="at least 2 draws"):
         score(case, [truth])

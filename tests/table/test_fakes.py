@@ -15,7 +15,7 @@ from augmask.errors import AugMaskWarning, SchemaError
 from augmask.table import fakes
 from augmask.table.cells import read_cells
 from augmask.table.fakes import fake_form, with_fakes
-from augmask.table.identifiers import FORM_SPEC, _again, fresh_values, pool_root
+from augmask.table.identifiers import FORM_SPEC, _repeated_fake, fresh_values, pool_root
 from augmask.table.infer import infer_schema
 from augmask.table.personal import FAKES
 from augmask.table.schema import Schema
@@ -82,7 +82,7 @@ def test_no_real_value_even_if_the_table_holds_nearly_all_that_faker_knows():
 def test_a_real_value_that_looks_like_a_repeated_fake_is_not_generated(fake):
     frame = people(60)
     pool = pools(frame, overrides=declared())[fake].form["values"]
-    reals = [_again(fake, text, lap) for text in pool[:30] for lap in (2, 3)]
+    reals = [_repeated_fake(fake, text, lap) for text in pool[:30] for lap in (2, 3)]
     frame = pd.DataFrame({fake: reals, "x": range(60)})
     form = pools(frame, overrides={fake: {"fake": fake}})[fake].form
     assert not set(fresh_values(form, 0, 5 * len(form["values"]))) & set(reals)
@@ -98,7 +98,7 @@ def test_a_real_value_that_looks_like_a_repeated_fake_is_not_generated(fake):
     ],
 )
 def test_other_spellings_count_as_the_same(fake, real, other):
-    assert fakes._same(fake, real) == fakes._same(fake, other)
+    assert fakes._same_for_readers(fake, real) == fakes._same_for_readers(fake, other)
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,7 +106,7 @@ def test_other_spellings_count_as_the_same(fake, real, other):
 def test_a_repeated_fake_has_the_same_root(fake, text, lap):
     text = text.strip() + ("@example.org" if fake == "email" else "")
     if text:
-        again = _again(fake, text, lap)
+        again = _repeated_fake(fake, text, lap)
         assert again != text
         assert pool_root(fake, again) == pool_root(fake, text)
 

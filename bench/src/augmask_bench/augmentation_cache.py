@@ -116,14 +116,14 @@ def augmenter_version(augmenter: Augmenter) -> str:
     return str(getattr(augmenter, "version", "1"))
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: Any) -> Any:
     """Return a setting as JSON values; for an object, the name of its class."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [_plain_json(part) for part in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
+        return {str(key): _plain_json(part) for key, part in value.items()}
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
@@ -139,7 +139,7 @@ def augmenter_settings(augmenter: Augmenter) -> dict[str, Any]:
     {'eta': 0.5, 'lam': 1.0, 'learn_rows': 200000, 'spread': 1.0}
     """
     return {
-        name: _plain(value)
+        name: _plain_json(value)
         for name, value in sorted(vars(augmenter).items())
         if not name.startswith("_")
         and not name.endswith("_")

@@ -83,7 +83,7 @@ def heading(table: RankTable) -> str:
     return f"{name}, {table.blocks} block{many}: {scenarios(table)}"
 
 
-def _signed(delta: float) -> str:
+def _signed_text(delta: float) -> str:
     """Return "+1.2", or nothing for NaN; no "-0.0"."""
     return "" if pd.isna(delta) else f"{round(delta, 1) + 0.0:+.1f}"
 
@@ -139,7 +139,7 @@ def _tested(gains: Gains) -> list[list[str]]:
     return [
         [
             str(method),
-            _signed(line["difference"]),
+            _signed_text(line["difference"]),
             ""
             if pd.isna(line["low"])
             else f"{line['low']:+.1f} to {line['high']:+.1f}",
@@ -178,7 +178,7 @@ def terminal(table: RankTable, gains: Gains | None = None) -> str:
             for metric in table.metrics
         ]
         if has_delta:
-            cells.append(_signed(delta[method]))
+            cells.append(_signed_text(delta[method]))
         if has_failed:
             cells.append(str(failed[method] or ""))
         lines.append([method, *cells])
@@ -216,7 +216,7 @@ def markdown(table: RankTable, gains: Gains | None = None) -> str:
             if bold.loc[method, metric]:
                 cell = f"**{cell}**"
             cell += _mark(gains, method, metric).replace("*", r"\*")
-            change = _signed(delta.loc[method, metric])
+            change = _signed_text(delta.loc[method, metric])
             cells.append(f"{cell} ({change})" if change else cell)
         lines.append([markdown_escape(method), *cells, str(failed[method])])
     legend = (
@@ -288,7 +288,7 @@ def _tex_line(
             cell += rf" $\pm$ {{\small {sd:.1f}}}"
         cell += tex_mark(_mark(gains, method, metric))
         cells.append(rf"\textbf{{{cell}}}" if bold.loc[method, metric] else cell)
-        change = _signed(delta)
+        change = _signed_text(delta)
         colour = "black!40!red" if change.startswith("-") else "black!60!green"
         cells.append(rf"\textcolor{{{colour}}}{{({change})}}" if change else "--")
     return tex_shade(table, method) + " & ".join(cells) + r" \\"

@@ -88,12 +88,12 @@ def failed_result(run: Run, reason: str) -> RunResult:
     return {**facts_of(run), "status": "failed", "reason": reason}
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: Any) -> Any:
     """Return a value with None in place of NaN and infinity, which JSON lacks."""
     if isinstance(value, Mapping):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: _plain_json(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
+        return [_plain_json(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -114,7 +114,7 @@ def write(out: Path, result: Mapping[str, Any]) -> Path:
     if before and before["status"] == "done" and result["status"] != "done":
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_plain(result), indent=1)
+    text = json.dumps(_plain_json(result), indent=1)
     with atomic_write(path) as part:
         part.write_text(text + "\n", encoding="utf-8")
     return path
@@ -141,7 +141,7 @@ FACTS = b"augmask_bench"
 def store_rows(path: Path, rows: pd.DataFrame, facts: Mapping[str, Any]) -> None:
     """Write generated rows and what is known about their training to one file."""
     table = pa.Table.from_pandas(rows, preserve_index=False)
-    plain = json.dumps(_plain(facts)).encode()
+    plain = json.dumps(_plain_json(facts)).encode()
     table = table.replace_schema_metadata(
         {**(table.schema.metadata or {}), FACTS: plain}
     )

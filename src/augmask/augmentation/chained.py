@@ -61,17 +61,17 @@ def _iterative_imputer() -> Any:
     return IterativeImputer(keep_empty_features=True, random_state=0)
 
 
-def _imputed(table: Table, impute: Callable[[Any], Any]) -> Table:
+def _imputed_table(table: Table, impute: Callable[[Any], Any]) -> Table:
     """Return the table as a method of the imputer completes it."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
         # Ten rounds are the default the paper used, converged or not.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return _with_values(table, impute(_matrix(table)))
+        return _filled_from_matrix(table, impute(_matrix(table)))
 
 
-def _with_values(table: Table, x: Float32Array) -> Table:
+def _filled_from_matrix(table: Table, x: Float32Array) -> Table:
     """Return the table with the values of a matrix in its missing cells."""
     n_num = table.layout.n_num
     values = [x[~table.observed[:, j], j] for j in range(x.shape[1])]
@@ -102,7 +102,7 @@ class Mice:
         del rng, progress
         other = copy(self)
         other._imputer = _iterative_imputer()
-        _imputed(table, other._imputer.fit_transform)
+        _imputed_table(table, other._imputer.fit_transform)
         return other
 
     def fit(
@@ -114,9 +114,9 @@ class Mice:
         if table.observed.all():
             self.filled_ = table
         elif self._imputer is None:
-            self.filled_ = _imputed(table, _iterative_imputer().fit_transform)
+            self.filled_ = _imputed_table(table, _iterative_imputer().fit_transform)
         else:
-            self.filled_ = _imputed(table, self._imputer.transform)
+            self.filled_ = _imputed_table(table, self._imputer.transform)
         if progress is not None:
             # Each round visits all columns, so all columns finish at once.
             progress("augment", table.layout.n_features, table.layout.n_features, {})
@@ -283,7 +283,7 @@ class LgbmChain:
         if table.observed.all():
             return table
         x = self._sweep(self._initial_draw(rng), self.n_sweeps, rng)
-        return _with_values(table, x)
+        return _filled_from_matrix(table, x)
 
     def _initial_draw(self, rng: np.random.Generator) -> Float32Array:
         filled = draw_moments(self.table_, self.initial_moments_, rng)

@@ -98,7 +98,7 @@ _READ_OPTIONS = {
 OpenTable = Callable[[Path], Any]
 
 
-def _without_na(given: dict[str, Any]) -> dict[str, Any]:
+def _options_except_na(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "na"}
 
 
@@ -111,7 +111,7 @@ def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
         from augmask.table.read_options import TableFile, options_from_texts
 
         given = {name: values.pop(name) for name in _READ_OPTIONS}
-        options = options_from_texts(given.get("na") or (), **_without_na(given))
+        options = options_from_texts(given.get("na") or (), **_options_except_na(given))
 
         def open_table(path: Path) -> Any:
             if not is_partitioned(path):

@@ -109,12 +109,14 @@ def keywords_of(backbone: Any) -> dict[str, ValueSpec] | None:
     names = _annotation_globals(build)
     specs = {
         p.name: spec_for(
-            None if p.annotation is p.empty else _evaluated(p.annotation, names)
+            None
+            if p.annotation is p.empty
+            else _evaluated_annotation(p.annotation, names)
         )
         for p in parameters[1:]
     }
     if isinstance(backbone, str):
-        return {name: _bounded(name, spec) for name, spec in specs.items()}
+        return {name: _bounded_spec(name, spec) for name, spec in specs.items()}
     return specs
 
 
@@ -177,7 +179,7 @@ def _annotation_globals(build: Callable[..., Any]) -> dict[str, Any]:
     return names
 
 
-def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
+def _evaluated_annotation(annotation: Any, names: dict[str, Any]) -> Any:
     """Return an annotation that may be text; None if it cannot be evaluated."""
     holder: Any = SimpleNamespace(__annotations__={"it": annotation})
     try:
@@ -187,7 +189,7 @@ def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
         return None
 
 
-def _bounded(name: str, spec: ValueSpec) -> ValueSpec:
+def _bounded_spec(name: str, spec: ValueSpec) -> ValueSpec:
     """Add the bounds of a keyword of one of our own backbones."""
     if spec.plain is int:
         highest = MAX_SIZE.get(name, MAX_OTHER_SIZE)

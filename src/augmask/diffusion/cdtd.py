@@ -236,7 +236,7 @@ def _inverse_softplus(value: float) -> float:
 # -- the network -------------------------------------------------------------------
 
 
-class Denoiser(nn.Module):
+class RawNetwork(nn.Module):
     """Noisy row and time in, numbers (before preconditioning) and logits out.
 
     With `direct` a linear path bypasses the hidden layers, see `DirectPath`.
@@ -365,7 +365,7 @@ class CDTD(SamplerMixin, nn.Module):
         n_in += self.n_num * started
         n_out = self.n_num + slots
         direct = started and n_in + n_out > WIDE
-        self.net = Denoiser(n_in, n_out, width, depth, time_width, direct)
+        self.net = RawNetwork(n_in, n_out, width, depth, time_width, direct)
         if started:
             # torch scales by the number of coordinates; here a column counts as one
             with torch.no_grad():

@@ -19,7 +19,7 @@ from augmask.diffusion.sampling import map_tensors, tensors
 Rows = slice | Tensor
 
 
-def _select(value: Any, rows: Rows) -> Any:
+def _nested_rows(value: Any, rows: Rows) -> Any:
     """Return the given rows of a tensor, or of all tensors of nested tuples."""
 
     def of_tensor(value: Any) -> Any:
@@ -29,7 +29,7 @@ def _select(value: Any, rows: Rows) -> Any:
 
 
 def _interleave(parts: Sequence[Any], rows: Sequence[Rows]) -> Any:
-    """Undo `_select`: put the rows of every part back to their places."""
+    """Undo `_nested_rows`: put the rows of every part back to their places."""
 
     def of_tensors(*parts: Tensor) -> Tensor:
         out = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
@@ -88,7 +88,7 @@ class EnsembleSampler:
         n = len(next(tensors(args)))
         turns: Sequence[Rows] = self._rows or _in_turn(len(self._samplers), n)
         parts = [
-            getattr(sampler, name)(*(_select(value, place) for value in args))
+            getattr(sampler, name)(*(_nested_rows(value, place) for value in args))
             for sampler, place in zip(self._samplers, turns, strict=False)
         ]
         return _interleave(parts, turns)

@@ -141,7 +141,7 @@ class HiddenLayers(nn.Sequential):
         """Apply all layers, then the head in full precision."""
         if self.bf16 and x.is_cuda and not torch.is_grad_enabled():
             # factors are rounded, sums are not, and nothing is copied
-            weight = _aligned(head.weight.to(torch.bfloat16), (1, 0))
+            weight = _padded_to_eights(head.weight.to(torch.bfloat16), (1, 0))
             out = torch.mm(self.forward_bf16(x), weight.t(), out_dtype=torch.float32)
             return out[:, : head.out_features] + head.bias
         return padded_linear(self(x), head)
@@ -151,20 +151,20 @@ class HiddenLayers(nn.Sequential):
         layers = [layer for layer in self if isinstance(layer, nn.Linear)]
         x = x.to(torch.bfloat16)
         if x.is_cuda and not torch.is_grad_enabled():
-            out = _aligned(x, (1,))
+            out = _padded_to_eights(x, (1,))
             for layer in layers:
-                weight = _aligned(layer.weight.to(torch.bfloat16), (1, 0))
-                bias = _aligned(layer.bias.to(torch.bfloat16), (0,))
+                weight = _padded_to_eights(layer.weight.to(torch.bfloat16), (1, 0))
+                bias = _padded_to_eights(layer.bias.to(torch.bfloat16), (0,))
                 out = _linear_relu(out, weight, bias)
             return out
         # A bias is a weight on a constant 1, which every layer passes to the next: so
         # its gradient comes out of the same product as that of the weights.
-        out = _aligned(pad(x, (0, 1), value=1.0), (1,))
+        out = _padded_to_eights(pad(x, (0, 1), value=1.0), (1,))
         for layer in layers:
             weight = torch.cat([layer.weight, layer.bias[:, None]], 1)
             constant = pad(weight.new_ones(1, 1), (layer.in_features, 0))
             square = torch.cat([weight, constant]).to(torch.bfloat16)
-            out = linear(out, _aligned(square, (1, 0))).relu()
+            out = linear(out, _padded_to_eights(square, (1, 0))).relu()
         return out
 
 
@@ -178,10 +178,10 @@ def padded_linear(x: Tensor, layer: nn.Linear) -> Tensor:
     if not x.is_cuda:
         out: Tensor = layer(x)
         return out
-    weight = _aligned(layer.weight, (1, 0))
+    weight = _padded_to_eights(layer.weight, (1, 0))
     # a layer may have no bias, which torch's types do not express
-    bias = _aligned(layer.bias, (0,)) if layer.bias is not None else None
-    return linear(_aligned(x, (1,)), weight, bias)[:, : layer.out_features]
+    bias = _padded_to_eights(layer.bias, (0,)) if layer.bias is not None else None
+    return linear(_padded_to_eights(x, (1,)), weight, bias)[:, : layer.out_features]
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return linear(x, weight, bias).relu()
 
 
-def _aligned(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+def _padded_to_eights(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Pad dimensions with zeros to multiples of 8, as fast bfloat16 products need."""
     ends = [end for dim in dims for end in (0, -x.shape[dim] % 8)]
     return pad(x, ends) if any(ends) else x

@@ -181,7 +181,7 @@ def straight_through_mask(m: Tensor, uniform: Tensor) -> Tensor:
 # -- the network -------------------------------------------------------------------
 
 
-class Denoiser(nn.Module):
+class RawNetwork(nn.Module):
     """Noisy row and time in, numbers (before preconditioning) and logits out.
 
     Shape
@@ -287,7 +287,7 @@ class TabDiff(SamplerMixin, nn.Module):
         self.n_num, self.n_cat, self.anneal = layout.n_num, layout.n_cat, anneal
         self.ragged = Ragged(layout.cards, layout.reserved)
         self.schedules = PowerSchedules(self.n_num, self.n_cat, learnable)
-        self.net = Denoiser(
+        self.net = RawNetwork(
             self.n_num, self.ragged, width, depth, time_width, token_width
         )
 

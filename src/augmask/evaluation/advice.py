@@ -69,7 +69,7 @@ class _Fit:
         more = f", {changed[0]}={changed[1]!r}" if in_fit else ""
         return f"model = am.AugMask({given}).fit(df{more})"
 
-    def larger(self) -> Advice:
+    def advise_larger_network(self) -> Advice:
         """Return the advice to train a larger network for longer."""
         place = PRESETS.index(self.preset) if self.preset in PRESETS else len(PRESETS)
         if place + 1 < len(PRESETS):
@@ -78,19 +78,19 @@ class _Fit:
         steps = int(self.model.get("steps", 30_000))
         return Advice("Train for twice as long.", self.line("steps", 2 * steps))
 
-    def other_backbone(self) -> Advice:
+    def advise_other_backbone(self) -> Advice:
         """Return the advice to use another diffusion model."""
         others = [name for name in BACKBONES if name != self.backbone]
         return Advice("Try another diffusion model.", self.line("backbone", others[0]))
 
-    def shorter(self) -> Advice:
+    def advise_shorter_training(self) -> Advice:
         """Return the advice to memorise less."""
         steps = int(self.model.get("steps", 4_000))
         text = "Do not share these rows. Train for half as long, or on more rows."
         return Advice(text, self.line("steps", max(1, steps // 2)))
 
 
-def _incomplete(scores: Scores, column: str) -> bool:
+def _is_incomplete(scores: Scores, column: str) -> bool:
     real = scores.parts.get("real")
     return real is not None and column in real and bool(real[column].isna().any())
 
@@ -118,7 +118,7 @@ def _toml(name: str) -> str:
 def _shape(scores: Scores, fit: _Fit) -> Advice:
     table = scores.tables.get("columns", pd.DataFrame())
     if table.empty:
-        return fit.larger()
+        return fit.advise_larger_network()
     worst = str(table.sort_values(score_column(table), kind="stable")["column"].iloc[0])
     text = f"{worst!r} is farthest off. Check how it was read: its kind and its codes."
     if fit.path is not None:
@@ -130,31 +130,31 @@ def _worst_pair(scores: Scores, fit: _Fit) -> Advice:
     table = scores.tables.get("pairs", pd.DataFrame())
     worst = worst_pairs(table, 1) if "reference" in table else pd.DataFrame()
     if worst.empty:
-        return fit.larger()
+        return fit.advise_larger_network()
     names = [str(worst[side].iloc[0]) for side in ("first", "second")]
     categorical = scores.facts.get("columns", {}).get("categorical", ())
     pair = pair_names(worst).iloc[0]
     if set(names) <= set(categorical) and not any("," in name for name in names):
         text = f"The worst pair is {pair}. Allow only combinations that occur."
         return Advice(text, fit.line("constraint", ", ".join(names), in_fit=True))
-    larger = fit.larger()
+    larger = fit.advise_larger_network()
     return Advice(f"The worst pair is {pair}. {larger.text}", larger.line)
 
 
 def _detection(scores: Scores, fit: _Fit) -> Advice:
     if scores["c2st_auc"] < 0.5:
-        return fit.shorter()
+        return fit.advise_shorter_training()
     table = scores.tables.get("features", pd.DataFrame())
     first = "" if table.empty else str(table["column"].iloc[0])
-    if first and _incomplete(scores, first):
+    if first and _is_incomplete(scores, first):
         return _missing_as_level(fit, first)
-    return fit.other_backbone()
+    return fit.advise_other_backbone()
 
 
 def _recall(scores: Scores, fit: _Fit) -> Advice:
     entry = scores.entries["beta_recall"]
     above = entry.mark is not None and entry.value > entry.mark
-    return fit.shorter() if above else fit.larger()
+    return fit.advise_shorter_training() if above else fit.advise_larger_network()
 
 
 RULES: dict[str, Callable[[Scores, _Fit], Advice]] = {
@@ -162,7 +162,7 @@ RULES: dict[str, Callable[[Scores, _Fit], Advice]] = {
     "trend_worst": _worst_pair,
     "c2st_auc": _detection,
     "beta_recall": _recall,
-    "mle": lambda _, fit: fit.other_backbone(),
+    "mle": lambda _, fit: fit.advise_other_backbone(),
     "rate_gap": _shape,
 }
 
@@ -174,12 +174,12 @@ def advise(scores: Scores, key: str) -> Advice | None:
     if judged.grade not in ("fair", "poor"):
         return None
     if judged.entry.group == "privacy":
-        return fit.shorter()
+        return fit.advise_shorter_training()
     if judged.entry.group == "held-out":
         text = "Draw missing values with the right spread."
         return Advice(text, fit.line("augmenter", "lgbm-s-calibrated"))
     rule = RULES.get(key.removesuffix("_remasked"))
-    return fit.larger() if rule is None else rule(scores, fit)
+    return fit.advise_larger_network() if rule is None else rule(scores, fit)
 
 
 def advice(scores: Scores) -> dict[str, dict[str, str]]:

@@ -65,7 +65,7 @@ class _Counts(NamedTuple):
     rows: Floats
 
 
-def _binned(
+def _binned_codes(
     tables: Frames, numeric: Sequence[str], categorical: Sequence[str]
 ) -> tuple[list[list[Codes]], list[int]]:
     """Return codes of every column in every table, -1 if missing, and their number."""
@@ -111,7 +111,7 @@ def _counts(
     return parts
 
 
-def _added(parts: Sequence[_Counts]) -> _Counts:
+def _added_counts(parts: Sequence[_Counts]) -> _Counts:
     """Return the counts of several folds together."""
     return _Counts(*(np.sum([part[i] for part in parts], axis=0) for i in range(3)))
 
@@ -142,7 +142,7 @@ class _Residuals:
 
     def of(self, parts: Sequence[_Counts]) -> Floats:
         """Return the residuals of all cells of all pairs."""
-        both, beside, rows = _added(parts)
+        both, beside, rows = _added_counts(parts)
         a, b = self.first, self.second
         n = np.maximum(rows[self.column[a], self.column[b]], 1)
         alone = beside[a, self.column[b]] * beside[b, self.column[a]] / n**2
@@ -157,7 +157,7 @@ class _Residuals:
         return np.bincount(self.pair, x * y, minlength=self.n_pairs).astype(np.float64)
 
 
-def _spread(values: Sequence[float]) -> float:
+def _jackknife_variance(values: Sequence[float]) -> float:
     """Return the jackknife variance."""
     return (len(values) - 1) * float(np.var(values))
 
@@ -203,14 +203,14 @@ def dependence_kept(
         label: some_rows(frame, MOST_ROWS, stream(seed, "dependence", "rows", label))
         for label, frame in tables.items()
     }
-    codes, sizes = _binned(tables, numeric, categorical)
+    codes, sizes = _binned_codes(tables, numeric, categorical)
     counts = []
     for i, (label, frame) in enumerate(tables.items()):
         rng = stream(seed, "dependence", label)
         fold = rng.permutation(np.arange(len(frame)) % FOLDS)
         counts.append(_counts([column[i] for column in codes], sizes, fold))
     a, b = counts
-    whole = _added(a)
+    whole = _added_counts(a)
     residuals = _Residuals(whole, sizes)
     r, s = residuals.of(a), residuals.of(b)
     # A pair of independent columns has |R|² = chance, and must not weigh much.
@@ -241,5 +241,5 @@ def dependence_kept(
             return None
         by_real.append(total(residuals.of([a[i] for i in others]), s) / rest)
         by_synthetic.append(total(r, residuals.of([b[i] for i in others])) / everything)
-    error = np.sqrt(_spread(by_real) + _spread(by_synthetic))
+    error = np.sqrt(_jackknife_variance(by_real) + _jackknife_variance(by_synthetic))
     return Kept(total(r, s) / everything, float(error))

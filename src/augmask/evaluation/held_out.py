@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from augmask.missing.model import with_missing
 from augmask.progress import Progress
 from augmask.rng import stream
 from augmask.table.codec import Codec
+from augmask.validation import ValueSpec
 
 NOMINAL = (0.5, 0.8, 0.9, 0.95)
 PIT_BINS = 10
@@ -115,10 +117,7 @@ def hide(
     >>> int(masked["a"].isna().sum()), int(hidden["a"].sum()), bool(hidden["a"][1])
     (3, 2, False)
     """
-    if not 0 < share < 1:
-        raise UsageError(
-            f"the share of cells to hide must be between 0 and 1, got {share!r}"
-        )
+    ValueSpec(Real, above=0, below=1).checked("the share of cells to hide", share)
     observed = frame.notna().to_numpy()
     hidden = np.zeros(frame.shape, dtype=bool)
     for j in range(frame.shape[1]):
@@ -158,7 +157,7 @@ def _crps_of_column(y: Floats, values: Floats) -> Floats:
     return np.asarray(distance / n - pairs, dtype=np.float64)
 
 
-def _numeric(
+def _numeric_scores(
     y: Floats, draws: Floats, column: Floats, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Floats]:
     m = draws.shape[1]
@@ -180,7 +179,7 @@ def level_counts(draws: Codes, n_levels: int) -> Floats:
     return counts
 
 
-def _categorical(
+def _categorical_scores(
     y: Codes, draws: Codes, column: Codes, n_levels: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Floats]:
     n, m = draws.shape
@@ -217,13 +216,13 @@ def _categorical(
     return scores, u
 
 
-def _inside(kind: str, u: Floats, nominal: float) -> npt.NDArray[np.bool_]:
+def _inside_interval(kind: str, u: Floats, nominal: float) -> npt.NDArray[np.bool_]:
     if kind == "numeric":
         return np.asarray(np.abs(u - 0.5) <= nominal / 2)
     return np.asarray(u <= nominal)
 
 
-def _check(
+def _check_draws(
     truth: pd.DataFrame, hidden: pd.DataFrame, draws: Sequence[pd.DataFrame]
 ) -> None:
     if len(draws) < 2:
@@ -286,7 +285,7 @@ def calibration(
     """
     tables = {"real": truth} | {f"draw {i}": frame for i, frame in enumerate(draws)}
     check_tables(tables, numeric, categorical)
-    _check(truth, hidden, draws)
+    _check_draws(truth, hidden, draws)
     lines: list[dict[str, Any]] = []
     ranks: dict[str, list[Floats]] = {"numeric": [], "categorical": []}
     histograms = {}
@@ -308,14 +307,14 @@ def calibration(
         kind = "numeric" if name in numeric else "categorical"
         if kind == "numeric":
             column, y, *drawn = numbers(parts, name)
-            line, u = _numeric(y, np.stack(drawn, axis=1), column, rng)
+            line, u = _numeric_scores(y, np.stack(drawn, axis=1), column, rng)
         else:
             (codes, y_codes, *more), levels, _ = level_codes(parts, name)
             stacked = np.stack(more, axis=1)
-            line, u = _categorical(y_codes, stacked, codes, len(levels), rng)
+            line, u = _categorical_scores(y_codes, stacked, codes, len(levels), rng)
         score, reference = line["score"], line["reference"]
         covered = {
-            f"coverage_{round(100 * c)}": float(_inside(kind, u, c).mean())
+            f"coverage_{round(100 * c)}": float(_inside_interval(kind, u, c).mean())
             for c in NOMINAL
         }
         skill = 1 - score / reference if reference else 0.0
@@ -335,7 +334,9 @@ def calibration(
         u = np.concatenate(of_kind)
         for c in NOMINAL:
             error = float(np.sqrt(c * (1 - c) / len(u)))
-            coverage.append((kind, c, _inside(kind, u, c).mean(), len(u), error))
+            coverage.append(
+                (kind, c, _inside_interval(kind, u, c).mean(), len(u), error)
+            )
     edges = np.arange(PIT_BINS) / PIT_BINS
     return Calibration(
         coverage=pd.DataFrame(

@@ -46,7 +46,9 @@ def _by_pattern(observed: BoolArray, rows: Codes) -> dict[bytes, list[int]]:
     return groups
 
 
-def _paired(first: BoolArray, second: BoolArray, rng: np.random.Generator) -> Codes:
+def _paired_rows(
+    first: BoolArray, second: BoolArray, rng: np.random.Generator
+) -> Codes:
     """Return pairs of rows [n, 2]: equal patterns first, then similar ones."""
     n = min(len(first), len(second))
     a, b = (rng.permutation(len(observed))[:n] for observed in (first, second))
@@ -98,7 +100,7 @@ def match_missing(
     observed = [frame[names].notna().to_numpy() for frame in (first, second)]
     if all(mask.all() for mask in observed) and len(first) == len(second):
         return first, second
-    pairs = _paired(observed[0], observed[1], rng)
+    pairs = _paired_rows(observed[0], observed[1], rng)
     both = observed[0][pairs[:, 0]] & observed[1][pairs[:, 1]]
     matched = [
         with_missing(frame[names].iloc[pairs[:, k]].reset_index(drop=True), both)

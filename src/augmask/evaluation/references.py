@@ -40,7 +40,7 @@ class RealPair:
     description: str
 
 
-def _observed(series: pd.Series) -> pd.Series:
+def _observed_values(series: pd.Series) -> pd.Series:
     values = series.dropna()
     if values.empty:
         raise DataError(
@@ -65,7 +65,7 @@ def independent(real: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """
     shuffled = {}
     for name in real.columns:
-        values = _observed(real[name])
+        values = _observed_values(real[name])
         n = len(values)
         chosen = np.append(np.arange(n), rng.integers(n, size=len(real) - n))
         shuffled[name] = values.iloc[rng.permutation(chosen)].reset_index(drop=True)
@@ -92,7 +92,7 @@ def mean_mode_fill(
     filled = {}
     for name in [*numeric, *categorical]:
         series = incomplete[name]
-        values = _observed(series)
+        values = _observed_values(series)
         if name in categorical:
             codes, levels = pd.factorize(values)
             fill = levels[np.bincount(codes).argmax()]

@@ -58,7 +58,7 @@ def score_column(table: pd.DataFrame) -> str:
     return "remasked" if "remasked" in table else "score"
 
 
-def _reliable(pairs: pd.DataFrame) -> pd.DataFrame:
+def _reliable_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the pairs that enough real rows show together; all pairs if none is."""
     if "rows" not in pairs:
         return pairs
@@ -86,7 +86,7 @@ def worst_tenth(pairs: pd.DataFrame, select: pd.DataFrame | None = None) -> floa
     0.815
     """
     keys = ["first", "second"]
-    selected = _reliable(pairs if select is None else select)[keys]
+    selected = _reliable_pairs(pairs if select is None else select)[keys]
     scores = pairs.merge(selected, on=keys)[score_column(pairs)].dropna()
     return float(scores.nsmallest(math.ceil(WORST_SHARE * len(scores))).mean())
 
@@ -105,7 +105,7 @@ def worst_pairs(pairs: pd.DataFrame, n: int) -> pd.DataFrame:
     ['b']
     """
     score = score_column(pairs)
-    scored = _reliable(pairs).dropna(subset=[score])
+    scored = _reliable_pairs(pairs).dropna(subset=[score])
     gap = scored["reference"].fillna(1.0) - scored[score]
     return scored.loc[gap.sort_values(ascending=False, kind="stable").index[:n]]
 
@@ -191,12 +191,12 @@ class Entry:
         }
 
 
-def _plain(value: Any) -> Any:
+def _plain_json(value: Any) -> Any:
     """Return what JSON can hold: no NaN, no numpy."""
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): _plain_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [_plain_json(v) for v in value]
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -293,7 +293,7 @@ class Scores:
             name: json.loads(table.to_json(orient="records", date_format="iso"))
             for name, table in self.tables.items()
         }
-        plain: dict[str, Any] = _plain(
+        plain: dict[str, Any] = _plain_json(
             {**numbers, "tables": tables, "facts": self.facts}
         )
         return plain

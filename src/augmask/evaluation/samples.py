@@ -82,7 +82,7 @@ class Samples:
             choices = [places]
             if held_out is not None and held_out.matches(table):
                 others = table.places(held_out.chosen(seed))
-                choices = [list(map(_without, places, others)), others]
+                choices = [list(map(_rows_without, places, others)), others]
             sample, *other = table.take(*choices)
         except DataError as error:
             raise DataError(f"the {label} table: {error}") from error
@@ -102,7 +102,7 @@ class Samples:
         )
 
 
-def _without(
+def _rows_without(
     rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     return rows[~np.isin(rows, others)]

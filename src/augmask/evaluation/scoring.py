@@ -118,7 +118,7 @@ def _utility_noise(result: Utility, truth: pd.Series) -> float:
     return noise_of_shares(result.trtr, rarer) / max(result.trtr, 0.5)
 
 
-def _each(measure: Callable[..., Result], pairs: Pairs) -> dict[Role, Result]:
+def _measure_each(measure: Callable[..., Result], pairs: Pairs) -> dict[Role, Result]:
     return {role: measure(*pair) for role, pair in pairs.items()}
 
 
@@ -167,7 +167,7 @@ class Scorer:
     def _mean_noise(self, key: str, reference: float) -> float:
         return noise_of_means(key, reference, **self.columns)
 
-    def _comparable(self, pairs: Pairs) -> Pair | None:
+    def _comparable_pair(self, pairs: Pairs) -> Pair | None:
         """Return the pair `comparable`; None if all pairs have as many rows anyway."""
         synthetic, (real, other) = pairs["value"][1], pairs["reference"]
         if [len(frame) for frame in pairs["value"]] == [len(real), len(other)]:
@@ -180,12 +180,14 @@ class Scorer:
 
     def add_fidelity(self, pairs: Pairs, suffix: str = "") -> None:
         """Add Shape and both kinds of Trend; `suffix` distinguishes their tables."""
-        comparable = self._comparable(pairs)
+        comparable = self._comparable_pair(pairs)
         if comparable is not None:
             pairs = {**pairs, "comparable": comparable}
-        shapes = _each(partial(shape, **self.columns), pairs)
-        trends = _each(partial(trend, **self.columns), pairs)
-        published = _each(partial(trend, **self.columns, edges="sdmetrics"), pairs)
+        shapes = _measure_each(partial(shape, **self.columns), pairs)
+        trends = _measure_each(partial(trend, **self.columns), pairs)
+        published = _measure_each(
+            partial(trend, **self.columns, edges="sdmetrics"), pairs
+        )
         for key, scores in (
             ("shape", shapes),
             ("trend", trends),
@@ -243,7 +245,7 @@ class Scorer:
         measure = partial(
             alpha_beta, **self.columns, cache=self.cache, n_jobs=self.n_jobs
         )
-        both = _each(measure, equal)
+        both = _measure_each(measure, equal)
         rows = [len(equal[role][0]) for role in ("value", "reference")]
         noises = (
             # The shape of one column: the distances from the centre.
@@ -265,7 +267,7 @@ class Scorer:
             n_jobs=joblib.cpu_count() if self.n_jobs is None else self.n_jobs,
             allow_missing=remasked,
         )
-        results = _each(measure, pairs)
+        results = _measure_each(measure, pairs)
         # The variance of an AUC of n against n rows from one distribution.
         rows = [results[role].rows for role in ("value", "reference")]
         error = math.sqrt(sum((2 * n + 1) / (12 * n**2) for n in rows))
@@ -320,7 +322,7 @@ class Scorer:
             cache=self.cache,
             learner=learner,
         )
-        results = _each(measure, pairs)
+        results = _measure_each(measure, pairs)
         result = results["value"]
         noise = _utility_noise(result, test[target].dropna())
         options: dict[str, Any] = {
@@ -380,7 +382,7 @@ class Scorer:
                 real, other, **self.columns, rng=rng, model=mask
             )
             incomplete[role] = (real, results[role].frame)
-        comparable = self._comparable(incomplete)
+        comparable = self._comparable_pair(incomplete)
         if comparable is not None:
             results["comparable"] = self._compare_observed(comparable)
         for key, name in (

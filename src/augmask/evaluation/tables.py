@@ -215,7 +215,7 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
         dates = to_datetime(cells)
         return None if dates is None else pd.Series(dates.values).where(cells.observed)
     known = column.all_levels
-    textual = isinstance(known[0], str)
+    textual = column.has_text_levels
     convert = to_boolean if column.kind == "boolean" else to_float
     plain = cells if textual else convert(cells)
     if plain is None:
@@ -248,8 +248,7 @@ def _kind_error(cells: Cells, column: Column, label: str) -> DataError:
     unfit = (value for value in pd.unique(cells.observed_values) if not fits(value))
     kind: str = column.kind
     if kind == "category":
-        text = bool(column.levels) and isinstance(column.levels[0], str)
-        kind = f"a category of {'text' if text else 'numbers'}"
+        kind = f"a category of {'text' if column.has_text_levels else 'numbers'}"
     return DataError(
         f"column {column.name!r} is {kind} in the real table, but in the {label} table "
         f"it is {cells.form} ({cells.dtype}) with cells such as "
@@ -258,7 +257,7 @@ def _kind_error(cells: Cells, column: Column, label: str) -> DataError:
     )
 
 
-def _columns(frame: pd.DataFrame, schema: Schema, label: str) -> pd.DataFrame:
+def _columns_as_kinds(frame: pd.DataFrame, schema: Schema, label: str) -> pd.DataFrame:
     """Return the scored columns in the form of their kinds."""
     labels = {str(name): name for name in frame.columns}
     columns: dict[str, pd.Series] = {}
@@ -365,7 +364,7 @@ class Tables:
     ) -> pd.DataFrame:
         """Return some scored columns of another table with this schema."""
         part = Schema(tuple(c for c in self.schema if c.name in names))
-        columns = _columns(frame, part, label)
+        columns = _columns_as_kinds(frame, part, label)
         return _missing_as_values(columns, part, self.placeholders)
 
     @property
@@ -407,7 +406,7 @@ def _read(source: Any, label: str) -> pd.DataFrame:
     return frame
 
 
-def _listed(names: list[str], most: int = 8) -> str:
+def _listed_names(names: list[str], most: int = 8) -> str:
     return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
 
 
@@ -418,8 +417,8 @@ def _unknown_columns(schema: Schema, frame: pd.DataFrame, label: str) -> list[st
     if not set(scored) & set(names):
         raise DataError(
             f"the real and the {label} table have no scored column in common: "
-            f"{_listed(scored)} against {_listed(names)}; rename the columns of one "
-            "of them"
+            f"{_listed_names(scored)} against {_listed_names(names)}; rename the "
+            "columns of one of them"
         )
     for name in scored:
         if name not in names:
@@ -480,7 +479,9 @@ def _check_missing(real: pd.DataFrame, synthetic: pd.DataFrame) -> pd.DataFrame 
     return synthetic if missing.any() else None
 
 
-def _with_values(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+def _filled_from_own_column(
+    frame: pd.DataFrame, rng: np.random.Generator
+) -> pd.DataFrame:
     """Return the frame with missing values drawn from those of their column."""
     filled = {}
     for name in frame:
@@ -552,11 +553,14 @@ def read_tables(
         if unknown:
             notes.append(
                 "Not scored, because the real table lacks it: "
-                f"{_listed(unknown)} of the {label} table."
+                f"{_listed_names(unknown)} of the {label} table."
             )
     if subsample is not None:
         notes.append(f"Scored a random sample of at most {subsample:,} rows per table.")
-    plain = {label: _columns(frame, inferred, label) for label, frame in frames.items()}
+    plain = {
+        label: _columns_as_kinds(frame, inferred, label)
+        for label, frame in frames.items()
+    }
     placeholders = {
         column.name: plain["real"][column.name].median()
         for column in inferred
@@ -568,7 +572,9 @@ def read_tables(
     }
     incomplete = _check_missing(scored["real"], scored["synthetic"])
     if incomplete is not None:
-        scored["synthetic"] = _with_values(incomplete, stream(seed, "synthetic values"))
+        scored["synthetic"] = _filled_from_own_column(
+            incomplete, stream(seed, "synthetic values")
+        )
     return Tables(
         schema=inferred,
         numeric=[c.name for c in inferred if c.kind in NUMERIC],

@@ -30,7 +30,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from augmask.engine import run_each
-from augmask.errors import DataError, UsageError, brief_repr
+from augmask.errors import DataError, UsageError
 from augmask.evaluation.tables import (
     Codes,
     Floats,
@@ -40,6 +40,7 @@ from augmask.evaluation.tables import (
     numbers,
     one_hot,
 )
+from augmask.validation import ValueSpec
 
 Learner = Literal["lightgbm", "xgboost"]
 LEARNERS: tuple[Learner, ...] = get_args(Learner)
@@ -109,10 +110,7 @@ class Utility:
 
 def check_learner(learner: str) -> None:
     """Raise unless there is such a learner, and it is installed."""
-    if not isinstance(learner, str) or learner not in LEARNERS:
-        raise UsageError(
-            f"learner must be 'lightgbm' or 'xgboost', got {brief_repr(learner)}"
-        )
+    ValueSpec(str, LEARNERS).checked("learner", learner)
     if learner == "xgboost" and util.find_spec("xgboost") is None:
         raise UsageError(
             "the learner 'xgboost' is not installed; run `pip install "
@@ -142,7 +140,7 @@ def _features(
     ]
 
 
-def _boosted(
+def _lightgbm_predictions(
     x: npt.NDArray[np.float32],
     y: npt.NDArray[Any],
     x_test: npt.NDArray[np.float32],
@@ -177,7 +175,9 @@ def _learn(
     if settings.get("learner") == "lightgbm":
         # Through `run_each`: beside torch, LightGBM crashes on macOS.
         call = (x, y, x_test, n_classes, settings["random_state"])
-        ((_, predicted),) = run_each(_boosted, [call], cells=x.size, n_jobs=1)
+        ((_, predicted),) = run_each(
+            _lightgbm_predictions, [call], cells=x.size, n_jobs=1
+        )
         return predicted
     import xgboost
 
@@ -188,7 +188,7 @@ def _learn(
     return np.asarray(model.predict(x_test), dtype=np.float64)
 
 
-def _cached(
+def _cached_predictions(
     cache: MutableMapping[str, Floats],
     inputs: Sequence[npt.NDArray[Any]],
     settings: dict[str, Any],
@@ -217,7 +217,7 @@ def _answers(
     answers = {}
     for label, x, y in (("synthetic", synthetic, y_synthetic), ("real", real, y_real)):
         compute = partial(predict, x, y, test)
-        answers[label] = _cached(cache, (x, y, test), key, compute)
+        answers[label] = _cached_predictions(cache, (x, y, test), key, compute)
     return answers
 
 
@@ -251,7 +251,7 @@ def _auroc_by_class(probabilities: Floats, y_test: Codes) -> list[float]:
     return areas
 
 
-def _classification(
+def _auroc_ratio(
     tables: Frames, target: str, settings: dict[str, Any], answers: Answers
 ) -> Result:
     codes, levels, n_classes = level_codes(tables, target)
@@ -276,7 +276,7 @@ def _classification(
     return tstr / trtr, tstr, trtr, "auroc", table
 
 
-def _regression(
+def _rmse_ratio(
     tables: Frames, target: str, settings: dict[str, Any], answers: Answers
 ) -> Result:
     y_real, _, y_test = values = numbers(tables, target)
@@ -381,5 +381,5 @@ def utility(
         check_tables(tables, numeric, categorical)
     inputs = _features(tables, *used, learner == "lightgbm")
     answers = partial(_answers, inputs, {} if cache is None else cache)
-    run = _regression if target in numeric else _classification
+    run = _rmse_ratio if target in numeric else _auroc_ratio
     return Utility(*run(tables, target, settings, answers), learner)

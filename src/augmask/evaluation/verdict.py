@@ -167,7 +167,7 @@ def _sentence(entry: Entry, graded: str) -> str:
     return f"{size} {side} other real rows ({_number(mark)}).{floor}"
 
 
-def _compared(scores: Scores, key: str) -> str:
+def _compared_rows(scores: Scores, key: str) -> str:
     """Return which rows a score compares."""
     group, facts = scores.entries[key].group, scores.facts
     if group == "held-out":
@@ -193,7 +193,9 @@ def verdict(scores: Scores, key: str) -> Verdict:
     if entry.group == "privacy":
         # Tested for significance where it was measured.
         graded = "poor" if key in scores.facts.get("flagged", ()) else "good"
-    return Verdict(key, entry, graded, _sentence(entry, graded), _compared(scores, key))
+    return Verdict(
+        key, entry, graded, _sentence(entry, graded), _compared_rows(scores, key)
+    )
 
 
 def cards(scores: Scores) -> list[Verdict]:
@@ -226,7 +228,7 @@ def overall(verdicts: Sequence[Verdict]) -> str:
     return worst
 
 
-def _listed(verdicts: Sequence[Verdict]) -> str:
+def _listed_titles(verdicts: Sequence[Verdict]) -> str:
     names = [v.entry.title.split(", ")[0] for v in verdicts]
     return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
 
@@ -255,7 +257,8 @@ def headline(verdicts: Sequence[Verdict]) -> str:
         point = "points" if len(copying) == 1 else "point"
         rest = overall(about)
         quality = "" if rest == "open" else f"; otherwise the synthetic table is {rest}"
-        return f"Poor: {_listed(copying)} {point} to copies of training rows{quality}."
+        titles = _listed_titles(copying)
+        return f"Poor: {titles} {point} to copies of training rows{quality}."
     if table == "good":
         n = len(good)
         which = "the one score that tells" if n == 1 else f"all {n} scores that tell"
@@ -270,7 +273,7 @@ def headline(verdicts: Sequence[Verdict]) -> str:
     where = ""
     if bad:
         far = "far from" if table == "poor" else "somewhat off"
-        where = f"is {far} other real rows in {_listed(bad)}"
+        where = f"is {far} other real rows in {_listed_titles(bad)}"
     text = " and ".join(part for part in (share, where) if part)
     return f"{table.capitalize()}: the synthetic table {text}."
 

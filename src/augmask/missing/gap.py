@@ -150,7 +150,7 @@ def _row_correlations(
     return np.minimum(rho + rho.T, 1.0)
 
 
-def _varies(block: Floats) -> bool:
+def _block_varies(block: Floats) -> bool:
     known = block[~np.isnan(block).any(axis=1)]
     return bool(known.size and np.ptp(known, axis=0).max() > 0)
 
@@ -231,7 +231,9 @@ def factorization_gap(frame: pd.DataFrame, missing: pd.DataFrame | None = None) 
 
     # A column that never varies, or is never observed, has no correlation to lose.
     blocks = _blocks(frame, ~hidden)
-    used = np.array([j for j, block in enumerate(blocks) if _varies(block)], dtype=int)
+    used = np.array(
+        [j for j, block in enumerate(blocks) if _block_varies(block)], dtype=int
+    )
     rows = _typical_rows(hidden[:, used])
     rho, worst = np.zeros_like(joint), np.zeros(0)
     if len(rows):

@@ -641,7 +641,7 @@ def fit_missing_model(
     return MissingModel().fit(rows, numeric, missing)
 
 
-def _nullable(column: pd.Series) -> pd.Series:
+def _nullable_column(column: pd.Series) -> pd.Series:
     """Return a column in the dtype that pandas gives it when values are missing."""
     dtype = column.dtype
     if dtype == np.dtype(bool):
@@ -664,7 +664,7 @@ def draw_missing(
     observed = model.draw_mask(rows.set_axis(rows.columns.map(str), axis=1), rng)
     incomplete = {j for factor in model.factors_ for j in factor.columns}
     columns = [
-        _nullable(rows.iloc[:, j]) if j in incomplete else rows.iloc[:, j]
+        _nullable_column(rows.iloc[:, j]) if j in incomplete else rows.iloc[:, j]
         for j in range(rows.shape[1])
     ]
     frame = pd.concat(columns, axis=1).set_axis(rows.columns, axis=1)

@@ -18,7 +18,7 @@ normal and scaled so that z·w has unit variance, and b such that the mean is th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,31 +27,18 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from scipy.special import expit, logit
 
-from augmask.errors import UsageError, brief_repr, did_you_mean
+from augmask.errors import UsageError
 from augmask.rng import stream
 from augmask.table.frame_kinds import collected, give_back
 from augmask.table.frames import read_frame
 from augmask.table.table import BoolArray, FloatArray
-from augmask.validation import SEED
+from augmask.validation import SEED, ValueSpec
 
 MECHANISMS = ("mcar", "mar", "mnar")
 MAR_VARIANTS = ("equal", "diffputer")
 
-
-def _check_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    choices = tuple(choices)
-    if isinstance(value, str) and value in choices:
-        return
-    hint = did_you_mean(value if isinstance(value, str) else "", choices)
-    raise UsageError(f"unknown {name} {brief_repr(value)}{hint}")
-
-
-def _check_ratio(ratio: object) -> None:
-    if not isinstance(ratio, int | float | np.number) or not 0 <= ratio < 1:
-        raise UsageError(
-            f"ratio, the share of cells to hide, must be at least 0 and below 1, "
-            f"got {brief_repr(ratio)}"
-        )
+MECHANISM, MAR_VARIANT = ValueSpec(str, MECHANISMS), ValueSpec(str, MAR_VARIANTS)
+RATIO = ValueSpec(Real, lowest=0, below=1)
 
 
 def _standardise(values: FloatArray) -> FloatArray:
@@ -178,9 +165,9 @@ def draw_mask(
     >>> bool(observed.any(axis=1).all())
     True
     """
-    _check_choice("mechanism", mechanism, MECHANISMS)
-    _check_choice("mar", mar, MAR_VARIANTS)
-    _check_ratio(ratio)
+    MECHANISM.checked("mechanism", mechanism)
+    MAR_VARIANT.checked("mar", mar)
+    RATIO.checked("ratio, the share of cells to hide,", ratio)
     values = np.asarray(values, dtype=float)
     present: BoolArray = ~np.isnan(values)
     if ratio == 0:
@@ -302,7 +289,7 @@ def ampute(
     True
     """
     seed = SEED.checked("seed", seed)
-    _check_choice("mechanism", mechanism, MECHANISMS)
+    MECHANISM.checked("mechanism", mechanism)
     data = collected(data)
     table = read_frame(data)
     rng = stream(seed, "ampute", mechanism)

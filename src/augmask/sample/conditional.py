@@ -110,7 +110,7 @@ def _no_support(text: str, tried: int) -> ConditionError:
     )
 
 
-def _smoothed(
+def _with_kernel_noise(
     bank: np.ndarray, rows: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Add kernel noise to rows resampled from a bank; mean and covariance stay."""
@@ -175,9 +175,11 @@ class _ConditionalSampler:
         if not self.tried:
             divisor = 1 if self.screening else 4
             return min(max(left // divisor, MIN_SEARCH // 4), FIRST_BATCH, largest)
-        return min(self._expected(left), largest, max(self._bound() - self.tried, 0))
+        return min(
+            self._expected_tries(left), largest, max(self._most_tries() - self.tried, 0)
+        )
 
-    def _expected(self, left: int) -> int:
+    def _expected_tries(self, left: int) -> int:
         """Return how many tries should give the accepted rows that are needed."""
         needed = left
         rejecting = self.screening or self.rate >= REJECTION_RATE
@@ -185,7 +187,7 @@ class _ConditionalSampler:
             needed = min(left, ENOUGH_ACCEPTED - self.accepted)
         return math.ceil(max(needed, 0) / max(self.rate, 1 / self.tried)) + 1
 
-    def _bound(self) -> int:
+    def _most_tries(self) -> int:
         """Return how many rows may be tried in all."""
         if not self.can_inpaint:
             return math.ceil(self.n / MIN_RATE) + MIN_SEARCH
@@ -302,7 +304,7 @@ class _ConditionalSampler:
             return KnownCells(rows, labels)
         at = [codec.layout.num_names.index(column.name) for column in spread]
         num = rows.num.copy()
-        num[:, at] = _smoothed(bank.num[:, at], rows.num[:, at], rng)
+        num[:, at] = _with_kernel_noise(bank.num[:, at], rows.num[:, at], rng)
         decoded = codec.decode(num, rows.cat, rng)
         frame = rows.frame.copy()
         for column in spread:

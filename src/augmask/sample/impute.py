@@ -27,7 +27,7 @@ from augmask.sample.imputations import (
 from augmask.sample.row_generator import RowGenerator, complete_rows
 from augmask.table.cells import Cells
 from augmask.table.codec import Codec, as_written, level_indices
-from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float, to_integer
+from augmask.table.dtype_recovery import TO_FORM
 from augmask.table.frame_kinds import collected, give_back
 from augmask.table.frames import read_frame
 from augmask.table.schema import NUMERIC, Column, Schema, column_cells
@@ -145,9 +145,7 @@ def _converted(target: _Target, own: pd.Series, dtype: Any) -> pd.Series | None:
         place = np.maximum(level_indices(cells, column), 0)
         series = levels.iloc[place].reset_index(drop=True)
         return (series.mask(missing) if missing.any() else series).astype(dtype)
-    read = {"integer": to_integer, "float": to_float}
-    read |= {"boolean": to_boolean, "datetime": to_datetime}
-    plain = read[column.kind](cells)
+    plain = TO_FORM[column.kind](cells)
     if plain is None:
         return None
     series = pd.Series(plain.values)

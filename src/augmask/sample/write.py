@@ -106,8 +106,7 @@ def arrow_types(schema: Schema) -> dict[str, pa.DataType]:
     texts = {
         column.name: pa.string()
         for column in schema
-        if column.format is not None
-        or (column.kind == "category" and isinstance(column.levels[0], str))
+        if column.format is not None or column.has_text_levels
     }
     return booleans | texts
 
@@ -135,12 +134,12 @@ class _ArrowFile:
                 f"cannot write {self._name}: {reason}; write a .csv file"
             ) from error
         if self._writer is None:
-            table = self._typed(frame, table)
+            table = self._table_with_known_types(frame, table)
             self._schema = table.schema
             self._writer = self._open(self._part, table.schema)
         self._writer.write_table(table)
 
-    def _typed(self, frame: pd.DataFrame, table: pa.Table) -> pa.Table:
+    def _table_with_known_types(self, frame: pd.DataFrame, table: pa.Table) -> pa.Table:
         schema = table.schema
         for i, field in enumerate(schema):
             if pa.types.is_null(field.type) and field.name in self._types:

@@ -235,7 +235,7 @@ def _object_cells(series: pd.Series, name: str) -> Cells:
     return Cells(form, values, observed, dtype)
 
 
-def _category_cells(series: pd.Series, name: str) -> Cells:
+def _categorical_cells(series: pd.Series, name: str) -> Cells:
     dtype = series.dtype
     inner = read_cells(pd.Series(dtype.categories), name)
     if inner.form == "datetime" or not len(inner.values):
@@ -354,7 +354,7 @@ def read_cells(
     if isinstance(dtype, pd.SparseDtype):
         return read_cells(series.sparse.to_dense(), name)
     if isinstance(dtype, pd.CategoricalDtype):
-        cells = _category_cells(series, name)
+        cells = _categorical_cells(series, name)
     elif isinstance(dtype, pd.StringDtype):
         cells = _string_cells(series, name)
     elif dtype.kind == "O":

@@ -21,9 +21,9 @@ from augmask.rng import stream
 from augmask.table.cells import AnyArray, Cells
 from augmask.table.dtype_recovery import (
     NUMPY_UNITS,
+    any_leading_zero,
     are_numbers,
     instants,
-    is_code_like,
     to_boolean,
     to_datetime,
     to_float,
@@ -126,7 +126,7 @@ def _parse_level(level: str) -> Any:
     """Return the number or boolean that a text spells, None if it spells none."""
     if level.strip().lower() in ("true", "false"):
         return level.strip().lower() == "true"
-    if not are_numbers([level]).all() or is_code_like([level]):
+    if not are_numbers([level]).all() or any_leading_zero([level]):
         return None
     try:
         return int(level)
@@ -158,7 +158,7 @@ def level_indices(cells: Cells, column: Column) -> npt.NDArray[np.int64]:
     """Return the index of each cell in `all_levels`, -1 for any other value."""
     levels = column.all_levels
     indices = np.full(len(cells.values), -1, np.int64)
-    if isinstance(levels[0], str):
+    if column.has_text_levels:
         texts = cells if cells.form == "text" else _as_text(cells, levels)
         codes, uniques = texts.factorized
         known = pd.Index(levels, dtype=object).get_indexer(uniques.astype(object))
@@ -283,7 +283,7 @@ def _level_series(
         # Convert a string per level, not per cell.
         index[missing] = -1
         return pd.Series(pd.array(levels, dtype=dtype).take(index, allow_fill=True))
-    values = np.array(levels, object if isinstance(levels[0], str) else None)[index]
+    values = np.array(levels, object if column.has_text_levels else None)[index]
     if missing.any():
         values = values.astype(object)
         values[missing] = None

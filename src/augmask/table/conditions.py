@@ -337,7 +337,7 @@ def _level(column: Column, value: Any) -> Any:
     return levels[levels.index(value)]
 
 
-def _checked(column: Column, value: Any) -> Any:
+def _checked_value(column: Column, value: Any) -> Any:
     """Return a plain value, or raise if it is missing or too large."""
     value = value.item() if isinstance(value, np.bool_ | np.number) else value
     if value is None or value is pd.NA or value is pd.NaT:
@@ -356,7 +356,7 @@ def _checked(column: Column, value: Any) -> Any:
 
 def _value(column: Column, value: Any) -> Any:
     """Return a value as the column represents it, or raise."""
-    value = _checked(column, value)
+    value = _checked_value(column, value)
     if column.format is not None and isinstance(value, str):
         value = _in_format(column, value)
     if column.kind == "datetime":
@@ -374,7 +374,7 @@ def _bound(column: Column, value: Any) -> Any:
                 "have no order; list those you want"
             )
         if not isinstance(first, str):
-            return _number(column, _checked(column, value))
+            return _number(column, _checked_value(column, value))
     return _value(column, value)
 
 

@@ -141,7 +141,15 @@ def to_datetime(cells: Cells) -> Cells | None:
     return cells.with_values("datetime", parsed.to_numpy()[codes], dtype=dtype, tz=tz)
 
 
-def is_code_like(texts: Sequence[str] | AnyArray) -> bool:
+TO_FORM = {
+    "integer": to_integer,
+    "float": to_float,
+    "boolean": to_boolean,
+    "datetime": to_datetime,
+}
+
+
+def any_leading_zero(texts: Sequence[str] | AnyArray) -> bool:
     """Whether number-like texts are codes, whose leading zeros a number would lose."""
     return any(_CODE.fullmatch(text) for text in texts)
 
@@ -175,7 +183,7 @@ def numbers_in_text(cells: Cells, na_declared: bool) -> Cells | None:
     category.
     """
     codes, levels = cells.factorized
-    if not are_numbers(levels).all() or is_code_like(levels):
+    if not are_numbers(levels).all() or any_leading_zero(levels):
         return None
     # Digits that hardly ever repeat are a key.
     digits = all(level.isdigit() for level in levels)
@@ -203,7 +211,7 @@ def hidden_kind(cells: Cells) -> tuple[str, tuple[str, ...]] | None:
     if not suspected or not rest:
         return None
     if are_numbers(rest).all():
-        numeric = len(rest) > MAX_INTEGER_LEVELS and not is_code_like(rest)
+        numeric = len(rest) > MAX_INTEGER_LEVELS and not any_leading_zero(rest)
         return ("numbers", suspected) if numeric else None
     if all(_DATE.fullmatch(level) for level in rest):
         return ("dates", suspected) if len(rest) > 1 else None

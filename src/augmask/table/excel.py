@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import AugMaskWarning, DataError, UsageError, did_you_mean
-from augmask.table.dtype_recovery import are_numbers, is_code_like
+from augmask.table.dtype_recovery import any_leading_zero, are_numbers
 from augmask.table.read_options import ReadOptions
 from augmask.table.text_files import NA_WORDS, column_names, header_doubt, retyped
 
@@ -48,7 +48,7 @@ def _sheet(workbook: Any, wanted: str | int | None, path: Path) -> Any:
     return workbook[wanted]
 
 
-def _trimmed(rows: list[list[Any]]) -> list[list[Any]]:
+def _trimmed_rows(rows: list[list[Any]]) -> list[list[Any]]:
     """Return the rows without empty rows and columns at the ends."""
     rows = [row for row in rows if any(cell is not None for cell in row)]
     width = max(
@@ -71,7 +71,7 @@ def _column(cells: Sequence[Any], words: bool) -> pd.Series:
         return pd.Series(times, dtype="str")
     if kinds in ({int, str}, {float, str}, {int, float, str}):
         texts = [cell for cell in known if isinstance(cell, str)]
-        if is_code_like(texts) and all(t.strip().isdecimal() for t in texts):
+        if any_leading_zero(texts) and all(t.strip().isdecimal() for t in texts):
             # 007 beside 12: digits that are text in some cells are text in all.
             return pd.Series(
                 [None if c is None else str(c) for c in known], dtype="str"
@@ -134,7 +134,7 @@ def read_excel_file(
     workbook = _load(path, data_only=True)
     try:
         sheet = _sheet(workbook, options.sheet, path)
-        rows = _trimmed([list(row) for row in sheet.iter_rows(values_only=True)])
+        rows = _trimmed_rows([list(row) for row in sheet.iter_rows(values_only=True)])
     finally:
         workbook.close()
     source = f"sheet {sheet.title!r} of {path}"

@@ -156,7 +156,7 @@ def _maker(fake: str, faker: Any, values: Sequence[str]) -> Callable[[], str]:
     return lambda: str(make())
 
 
-def _same(fake: str, text: str) -> str:
+def _same_for_readers(fake: str, text: str) -> str:
     """Return what texts that a reader takes for the same have in common.
 
     Whatever is appended to a fake to repeat it is left out.
@@ -190,7 +190,7 @@ def fake_form(cells: Cells, fake: str, locale: str, seed: int) -> dict[str, Any]
 
     values = cells.observed_values.tolist()
     distinct = sorted(set(values))
-    observed = {_same(fake, value) for value in distinct}
+    observed = {_same_for_readers(fake, value) for value in distinct}
     digest = hashlib.sha256("\0".join(values).encode()).hexdigest()
     # its own source of random numbers; the global one of faker is left alone
     faker = Faker(locale, use_weighting=False)
@@ -201,7 +201,7 @@ def fake_form(cells: Cells, fake: str, locale: str, seed: int) -> dict[str, Any]
     misses = 0
     while len(pool) < size and misses < _MOST_MISSES:
         text = make()
-        key = _same(fake, text)
+        key = _same_for_readers(fake, text)
         if not key or key in observed or key in pool:
             misses += 1
         else:

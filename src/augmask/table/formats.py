@@ -147,11 +147,11 @@ def _each_once(values: AnyArray, text: Callable[[Any], str]) -> list[str]:
     return [texts[i] for i in place.ravel().tolist()]
 
 
-def _padded(part: str, number: int) -> str:
+def _digits_of_field(part: str, number: int) -> str:
     return str(number) if part.startswith("-") else f"{number:02}"
 
 
-def _name(part: str, name: str) -> str:
+def _name_of_field(part: str, name: str) -> str:
     return name.upper() if part.startswith("^") else name
 
 
@@ -161,14 +161,14 @@ def _written_field(part: str, at: dt.datetime) -> str:
     numbers |= {"S": at.second, "y": at.year % 100, "I": (at.hour - 1) % 12 + 1}
     field = part[-1]
     if field in numbers:
-        return _padded(part, numbers[field])
+        return _digits_of_field(part, numbers[field])
     if field == "Y":
         return f"{at.year:04}"
     if field in "pP":
         text = "PM" if at.hour >= 12 else "AM"
         return text if field == "p" else text.lower()
     month = MONTHS[at.month - 1]
-    return _name(part, month if field == "B" else month[:3])
+    return _name_of_field(part, month if field == "B" else month[:3])
 
 
 @cache

@@ -16,7 +16,8 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from augmask.errors import UsageError, brief_repr, did_you_mean
+from augmask.errors import UsageError, brief_repr
+from augmask.validation import ValueSpec
 
 KINDS = ("pandas", "polars", "arrow")
 _DECIMAL = re.compile(r"decimal128\((\d{1,3}), (\d{1,3})\)")
@@ -114,14 +115,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def check_output(output: Any) -> None:
     """Raise unless `output` is None or a kind of frame that can be made here."""
-    if output is None:
-        return
-    if not isinstance(output, str) or output not in KINDS:
-        hint = did_you_mean(brief_repr(output), KINDS)
-        raise UsageError(
-            f"output must be None, 'pandas', 'polars' or 'arrow', got "
-            f"{brief_repr(output)}{hint}"
-        )
+    ValueSpec(str, KINDS, optional=True).checked("output", output)
     if output == "polars" and util.find_spec("polars") is None:
         raise UsageError(
             "polars is not installed; install it, or pass output='pandas' or 'arrow'"

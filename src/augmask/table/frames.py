@@ -96,7 +96,7 @@ def _nullable_name(name: str) -> str:
     return name if name[0].isupper() else name.replace("i", "I", 1).replace("uI", "UI")
 
 
-def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _as_storage_type(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column of an Arrow extension type as its storage type."""
     if not isinstance(column.type, pa.BaseExtensionType):
         return column
@@ -104,7 +104,7 @@ def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(plain, column.type.storage_type)
 
 
-def _signed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column whose levels are counted by signed integers.
 
     polars counts them by unsigned ones, which pyarrow before 23 cannot convert.
@@ -126,7 +126,7 @@ def _signed(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def from_arrow(table: pa.Table, source: str, consume: bool = False) -> pd.DataFrame:
     """Return a frame; with `consume` the table's memory is freed on the way."""
     _check_labels(table.column_names, source)
-    columns = [_signed(_stored(column)) for column in table.columns]
+    columns = [_with_signed_codes(_as_storage_type(column)) for column in table.columns]
     table = pa.table(columns, table.column_names)
     frame = table.to_pandas(
         types_mapper=_nullable_dtype,
@@ -157,7 +157,7 @@ def _plain_code(code: Code, series: pd.Series) -> Code:
     return code
 
 
-def _suspected(series: pd.Series, name: str) -> tuple[Code, ...]:
+def _suspected_codes(series: pd.Series, name: str) -> tuple[Code, ...]:
     """Return the values of a column that look like codes."""
     kind = series.dtype.kind
     if kind in "iuf":
@@ -169,12 +169,12 @@ def _suspected(series: pd.Series, name: str) -> tuple[Code, ...]:
     return suspected_texts(sorted(texts))
 
 
-def _cleaned(
+def _column_without_codes(
     series: pd.Series, name: str, codes: tuple[Code, ...]
 ) -> tuple[pd.Series, tuple[Code, ...]]:
     """Return a column with missing values for codes, and the codes in its type."""
     codes = tuple(dict.fromkeys(_plain_code(code, series) for code in codes))
-    return (_masked(series, name, codes) if codes else series), codes
+    return (_codes_masked(series, name, codes) if codes else series), codes
 
 
 def _without_codes(
@@ -191,19 +191,19 @@ def _without_codes(
     declared = bool(options.na or options.na_by_column)
     if not declared and not options.na_auto:
         return frame
-    columns, all_codes = [], dict(declared_codes(frame))
+    columns, all_codes = [], dict(codes_taken_in_reading(frame))
     taken = []
     for j, name in enumerate(names):
         series = frame.iloc[:, j]
         codes = tuple(c for c in options.codes_of(name) if c != "")
-        cleaned, codes = _cleaned(series, name, codes)
+        cleaned, codes = _column_without_codes(series, name, codes)
         # Text codes may hide numbers, and among those there may be more codes.
         while options.na_auto and not options.keeps_words(name):
-            more = [c for c in _suspected(cleaned, name) if c not in codes]
+            more = [c for c in _suspected_codes(cleaned, name) if c not in codes]
             if not more:
                 break
             taken += [f"{code!r} in {name!r}" for code in more]
-            cleaned, codes = _cleaned(cleaned, name, (*codes, *more))
+            cleaned, codes = _column_without_codes(cleaned, name, (*codes, *more))
         if cleaned is not series or any(name == own for own, _ in options.na_by_column):
             all_codes[name] = list(dict.fromkeys([*all_codes.get(name, []), *codes]))
         columns.append(cleaned)
@@ -223,7 +223,7 @@ def _without_codes(
     return result
 
 
-def _masked(series: pd.Series, name: str, codes: tuple[Code, ...]) -> pd.Series:
+def _codes_masked(series: pd.Series, name: str, codes: tuple[Code, ...]) -> pd.Series:
     """Return a column with missing values for the codes; itself if it has none."""
     cells = read_cells(series, name, codes)
     hit = series.notna().to_numpy() & ~cells.observed
@@ -247,7 +247,7 @@ def _masked(series: pd.Series, name: str, codes: tuple[Code, ...]) -> pd.Series:
     return masked
 
 
-def declared_codes(frame: pd.DataFrame) -> dict[str, list[Code]]:
+def codes_taken_in_reading(frame: pd.DataFrame) -> dict[str, list[Code]]:
     """Return the missing-value codes that `read_table` took from each column."""
     stored = frame.attrs.get(CODES)
     names = {str(label) for label in frame.columns}

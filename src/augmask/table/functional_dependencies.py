@@ -82,8 +82,7 @@ def _objects(values: Any, missing: Bools) -> Values:
 def cell_values(cells: Cells, column: Column) -> Values:
     """Return comparable values: floats with NaN, or texts as objects with None."""
     convert = to_boolean if column.kind == "boolean" else to_float
-    textual = column.kind == "category" and isinstance(column.levels[0], str)
-    if not textual and cells.form != "empty":
+    if not column.has_text_levels and cells.form != "empty":
         numbers = convert(cells)
         if numbers is not None:
             return np.where(cells.observed, numbers.values.astype(np.float64), np.nan)

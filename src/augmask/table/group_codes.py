@@ -82,7 +82,7 @@ def _targets(frame: pd.DataFrame, columns: list[Column]) -> tuple[Floats, list[s
     return np.stack(parts, axis=1), names
 
 
-def _unordered(values: Floats, targets: Floats) -> int | None:
+def _target_without_order(values: Floats, targets: Floats) -> int | None:
     """Return the target that shows best that the order means little, if one does."""
     levels, codes = np.unique(values, return_inverse=True)
     at = (np.arange(len(codes)), codes)
@@ -160,7 +160,7 @@ def find_group_codes(frame: pd.DataFrame, schema: Schema) -> dict[str, str]:
         if not _is_candidate(column, values[observed]):
             continue
         others = [j for j, name in enumerate(names) if name != column.name]
-        best = _unordered(values[observed], targets[observed][:, others])
+        best = _target_without_order(values[observed], targets[observed][:, others])
         if best is not None:
             codes[column.name] = np.where(observed, values, np.nan)
             count = len(np.unique(values[observed]))

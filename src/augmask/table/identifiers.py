@@ -205,7 +205,7 @@ def identifier_form(cells: Cells, name: str) -> dict[str, Any]:
     return {"make": "placeholder", "prefix": name}
 
 
-# What `_again` adds to a fake, once or more often.
+# What `_repeated_fake` adds to a fake, once or more often.
 _AGAIN = {
     "email": r"(\+\d+)+(?=@)",
     "phone": r"(\s*(x|ext\.?)\s*\d+)+$",
@@ -216,7 +216,7 @@ _AGAIN = {
 
 
 def pool_root(fake: str, text: str) -> str:
-    """Return a text without what `_again` may have added to it.
+    """Return a text without what `_repeated_fake` may have added to it.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def pool_root(fake: str, text: str) -> str:
     )
 
 
-def _again(fake: str, text: str, lap: int) -> str:
+def _repeated_fake(fake: str, text: str, lap: int) -> str:
     """Return a fake that is used for the `lap`-th time, as a different text."""
     if fake == "email":
         return text.replace("@", f"+{lap}@")
@@ -236,7 +236,7 @@ def _again(fake: str, text: str, lap: int) -> str:
     return f"{text}{joint.get(fake, ' ')}{lap}"
 
 
-def _scattered(rows: range, size: int) -> npt.NDArray[np.int64]:
+def _scattered_places(rows: range, size: int) -> npt.NDArray[np.int64]:
     """Return a place below `size` for each row, without order (splitmix64)."""
     x = np.arange(rows.start, rows.stop, dtype=np.uint64)
     x = (x + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -268,12 +268,14 @@ def fresh_values(form: Mapping[str, Any], start: int, n: int) -> AnyArray:
     elif make == "pool":
         pool, fake = form["values"], form["fake"]
         if not form["unique"]:
-            values = [pool[k] for k in _scattered(rows, len(pool))]
+            values = [pool[k] for k in _scattered_places(rows, len(pool))]
         else:
             values = []
             for i in rows:
                 lap, k = divmod(i, len(pool))
-                values.append(_again(fake, pool[k], lap + 1) if lap else pool[k])
+                values.append(
+                    _repeated_fake(fake, pool[k], lap + 1) if lap else pool[k]
+                )
     elif make == "placeholder":
         values = [f"{form['prefix']} {i + 1:06d}" for i in rows]
     else:

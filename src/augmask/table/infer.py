@@ -15,6 +15,7 @@ from augmask.table.cells import Cells, parse_format, read_cells
 from augmask.table.dtype_recovery import (
     MAX_INTEGER_LEVELS,
     MAX_LEVELS,
+    TO_FORM,
     are_numbers,
     check_almost_numeric,
     decimals_of,
@@ -26,14 +27,10 @@ from augmask.table.dtype_recovery import (
     shared_unit,
     suspected_numbers,
     suspected_texts,
-    to_boolean,
-    to_datetime,
-    to_float,
-    to_integer,
 )
 from augmask.table.fakes import fake_fields
 from augmask.table.formats import DateFormat, read_format
-from augmask.table.frames import INFERRED, declared_codes, read_frame
+from augmask.table.frames import INFERRED, codes_taken_in_reading, read_frame
 from augmask.table.group_codes import with_group_codes
 from augmask.table.identifiers import identifier_form, integer_reason, text_reason
 from augmask.table.lattice import lattice_text, learn_lattice
@@ -44,11 +41,12 @@ from augmask.table.structural_missingness import with_structural_missingness
 
 Overrides = Schema | str | os.PathLike[str] | Mapping[Any, Any] | None
 
-_CONVERT = {
-    "integer": (to_integer, "a whole number"),
-    "float": (to_float, "a number"),
-    "boolean": (to_boolean, "true, false, 0 or 1"),
-    "datetime": (to_datetime, "an ISO date such as 2024-05-31"),
+# What a value of a kind that has its own form must be, see `TO_FORM`.
+_EXPECTED = {
+    "integer": "a whole number",
+    "float": "a number",
+    "boolean": "true, false, 0 or 1",
+    "datetime": "an ISO date such as 2024-05-31",
 }
 
 
@@ -157,20 +155,20 @@ def _force(cells: Cells, raw: Cells, kind: str, name: str) -> Cells:
                 "datetime or convert it to text"
             )
         return cells
-    convert, expected = _CONVERT[kind]
+    convert = TO_FORM[kind]
     converted = convert(raw if raw.form == "text" else cells)
     if converted is None:
         values = raw.observed_values
-        wrong = (value for value in values if convert(_single(raw, value)) is None)
+        wrong = (value for value in values if convert(_single_cell(raw, value)) is None)
         raise SchemaError(
             f"column {name!r} cannot be of kind {kind!r}: "
-            f"{str(next(wrong, values[0]))!r} is not {expected}; declare it in "
-            "na_values or choose another kind"
+            f"{str(next(wrong, values[0]))!r} is not {_EXPECTED[kind]}; declare "
+            "it in na_values or choose another kind"
         )
     return replace(converted, categories=None)
 
 
-def _single(cells: Cells, value: Any) -> Cells:
+def _single_cell(cells: Cells, value: Any) -> Cells:
     values = np.array([value], dtype=cells.values.dtype)
     return Cells(cells.form, values, np.ones(1, bool), cells.dtype, cells.tz)
 
@@ -197,17 +195,18 @@ def _format_note(name: str, text: str, used: str, other: str) -> str:
     declare = f"{{{name!r}: {{'format': {other!r}}}}}"
     return (
         f"column {name!r} is read in the format {used!r}, so that {text!r} is "
-        f"{_in_words(text, used)}; if it is {_in_words(text, other)}, declare {declare}"
+        f"{_text_as_read(text, used)}; if it is {_text_as_read(text, other)}, "
+        f"declare {declare}"
     )
 
 
-def _in_words(text: str, pattern: str) -> str:
+def _text_as_read(text: str, pattern: str) -> str:
     form = read_format(pattern)
     value = form.parse([text])[0]
     return str(value.astype("M8[D]")) if form.kind == "datetime" else f"{value:g}"
 
 
-def _spelled(
+def _spelled_values(
     cells: Cells, settings: Mapping[str, Any], name: str
 ) -> tuple[Cells, dict[str, Any], str]:
     """Return text as the values that it spells, the fields of its format, and why."""
@@ -349,7 +348,7 @@ def infer_column(
     cells = raw if settings.get("format") else recover(raw)
     if cells.form == "text" and cells.categories is None and not settings.get("format"):
         cells = numbers_in_text(cells, bool(na_values)) or cells
-    cells, spelling, why = _spelled(cells, settings, name)
+    cells, spelling, why = _spelled_values(cells, settings, name)
     common |= spelling
     if cells.form == "text" and cells.categories is None and declared is None:
         suggested = None
@@ -366,7 +365,7 @@ def infer_column(
         and not settings.get("unseen_levels")
         and declared != "identifier"
     ):
-        return _constant(cells, common)
+        return _constant_column(cells, common)
     if declared == "constant":
         raise SchemaError(
             f"column {name!r} cannot be of kind 'constant': it has {n_distinct} "
@@ -399,7 +398,7 @@ def infer_column(
     return _column(cells, kind, reason, settings, common)
 
 
-def _constant(cells: Cells, common: Mapping[str, Any]) -> Column:
+def _constant_column(cells: Cells, common: Mapping[str, Any]) -> Column:
     fields = dict(common)
     if cells.form == "datetime":
         fields |= _datetime_fields(cells)
@@ -426,7 +425,7 @@ def _column(
     """Return a column with the fields that its kind needs."""
     fields = dict(common)
     name = str(fields["label"])
-    form = kind if kind in _CONVERT else cells.form
+    form = kind if kind in TO_FORM else cells.form
     values = cells.observed_values
     dtype = _complete_dtype(cells, form)
     pattern = fields.get("format")
@@ -603,7 +602,7 @@ mean 'smokes'?
     """
     frame = read_frame(frame)
     settings = declared_settings(overrides, [str(label) for label in frame.columns])
-    for name, codes in declared_codes(frame).items():
+    for name, codes in codes_taken_in_reading(frame).items():
         own = settings.setdefault(name, {})
         more = [code for code in codes if code not in own.get("na_values", ())]
         own["na_values"] = (*own.get("na_values", ()), *more)

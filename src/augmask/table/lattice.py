@@ -58,7 +58,9 @@ def without_heaps(
     return levels[~heap], counts[~heap]
 
 
-def _off(levels: Floats, step: float, anchor: float = 0.0) -> npt.NDArray[np.bool_]:
+def _off_grid(
+    levels: Floats, step: float, anchor: float = 0.0
+) -> npt.NDArray[np.bool_]:
     """Return which values do not lie on a grid."""
     at = (levels - anchor) / step
     off: npt.NDArray[np.bool_] = np.abs(at - np.rint(at)) > NOISE
@@ -75,7 +77,7 @@ def _round_numbers(largest: float) -> list[int]:
     return sorted(number for number in numbers if number <= largest)
 
 
-def _finest(
+def _largest_shared_step(
     whole: Floats, counts: npt.NDArray[np.int64], n_nodes: float
 ) -> tuple[int, int]:
     """Return the largest step, and its anchor, that nearly all values share."""
@@ -93,7 +95,7 @@ def _finest(
     return 1, 0
 
 
-def _coarser(
+def _nested_grids(
     whole: Floats, counts: npt.NDArray[np.int64], step: int, anchor: int, n_nodes: float
 ) -> list[int]:
     """Return nested grids, from fine to coarse.
@@ -138,11 +140,11 @@ def _reaches(
     n = int(counts.sum())
     knots = np.quantile(np.repeat(at, counts), np.linspace(0, 1, n_quantiles(n)))
     x = np.interp(np.linspace(0, 1, SIMULATED), np.linspace(0, 1, len(knots)), knots)
-    free = _off(x, grids[0], anchor)
+    free = _off_grid(x, grids[0], anchor)
     result: list[tuple[int, float]] = [(grids[0], 1.0)]
     for grid in grids[:0:-1]:
-        wanted = counts[~_off(at, grid, anchor)].sum() / n
-        there = (~free & ~_off(x, grid, anchor)).mean()
+        wanted = counts[~_off_grid(at, grid, anchor)].sum() / n
+        there = (~free & ~_off_grid(x, grid, anchor)).mean()
         away = np.abs((x - anchor) / grid - np.rint((x - anchor) / grid))
         share = (wanted - there) / max(free.mean(), 1e-9)
         if share > 0:
@@ -192,12 +194,12 @@ def learn_lattice(values: npt.NDArray[Any], decimals: int | None) -> Any:
         whole, weight = without_heaps(at[good], counts[good])
         n_nodes = float(whole[-1] - whole[0]) if len(whole) else 0.0
         if len(whole) > 2 and np.abs(whole[[0, -1]]).max() < WHOLE:
-            step, anchor = _finest(whole, weight, n_nodes)
+            step, anchor = _largest_shared_step(whole, weight, n_nodes)
             n = int(counts.sum())
             rare = weight <= 2 * n / n_quantiles(n)
             grids = [step]
             if weight[rare].sum() > max(FEWEST, HEAP * n):
-                grids = _coarser(whole[rare], weight[rare], step, anchor, n_nodes)
+                grids = _nested_grids(whole[rare], weight[rare], step, anchor, n_nodes)
             steps = _reaches(grids, levels / unit, counts, anchor)
     if support is not None:
         nodes = math.inf
@@ -228,7 +230,7 @@ def _support(
     kept = ~once
     if unit is not None:
         # Keep the ends of the range unless they are outliers.
-        kept[[0, -1]] |= ~_off(levels[[0, -1]], unit)
+        kept[[0, -1]] |= ~_off_grid(levels[[0, -1]], unit)
     return levels[kept] if kept.sum() <= MOST_VALUES else None
 
 
@@ -269,7 +271,7 @@ def round_to_lattice(
     finest = steps[-1][0]
     values = anchor + np.rint((x - anchor) / finest) * finest
     # A number that is a node already is an observed value.
-    free = _off(x, finest, anchor)
+    free = _off_grid(x, finest, anchor)
     for step, reach in steps[:-1]:
         node = anchor + np.rint((x - anchor) / step) * step
         near = free & (np.abs(x - node) <= reach * step / 2)

@@ -235,7 +235,7 @@ def _matches(pattern: str) -> list[str]:
     return glob.glob(pattern, recursive=True)  # noqa: PTH207
 
 
-def _listed(source: Any) -> tuple[list[Path], Path | None]:
+def _files_and_root(source: Any) -> tuple[list[Path], Path | None]:
     """Return the files in order, and the folder that hive keys are relative to."""
     if isinstance(source, list | tuple):
         return [Path(each).expanduser() for each in source], None
@@ -350,7 +350,7 @@ def partitioned_table(source: Any) -> PartitionedTable:
     from pyarrow import parquet
 
     name = str(source) if isinstance(source, str | Path) else f"{len(source)} files"
-    paths, root = _listed(source)
+    paths, root = _files_and_root(source)
     if not paths:
         raise DataError(f"no Parquet file in {name}; check the path")
     schemas, footers = [], []

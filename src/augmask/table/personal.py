@@ -93,7 +93,7 @@ _COMPANY = _set(
 )
 
 
-def _named(name: str) -> tuple[str | None, bool]:
+def _fake_by_name(name: str) -> tuple[str | None, bool]:
     """Return the fake that a name suggests, and whether the name alone leaves doubt."""
     words = [word for word in words_of(name) if not word.isdigit()]
     while len(words) > 1 and words[-1] in ("line", "no", "nr", "number"):
@@ -259,7 +259,7 @@ def recognised(name: str, levels: Sequence[str]) -> tuple[str, str] | None:
     for fake, form in (("email", _EMAIL), ("url", _URL)):
         if share(form.fullmatch) >= MOST:
             return fake, f"{PLURALS[fake]} by their form"
-    kind, doubtful = _named(name)
+    kind, doubtful = _fake_by_name(name)
     if kind is None:
         return None
     if doubtful and not _has_given_names(levels):
@@ -287,7 +287,7 @@ def personal_reason(name: str, levels: Sequence[str], n_observed: int) -> str | 
         return None
     fake, _ = recognised(name, levels) or ("", "")
     few = FEW.get(fake, n)
-    if fake in ("name", "first_name") and _named(name)[1]:
+    if fake in ("name", "first_name") and _fake_by_name(name)[1]:
         # storms have the names of persons, too
         return None
     # contacts that hardly repeat are nobody's desk

@@ -165,6 +165,11 @@ class Column:
         return [*self.levels, *(level for level, _ in self.rare_levels)]
 
     @property
+    def has_text_levels(self) -> bool:
+        """Whether it is a category of text, not of numbers."""
+        return self.kind == "category" and isinstance(self.all_levels[0], str)
+
+    @property
     def n_codes(self) -> int:
         """K_j: the levels, one code for all rare ones, one for missing as a level."""
         missing_code = self.missing_is_level and self.kind == "category"

@@ -123,7 +123,7 @@ def keep_to_seen(
 # -- finding them -----------------------------------------------------------------
 
 
-def _joined(a: Ints, b: Ints) -> Ints:
+def _pair_codes(a: Ints, b: Ints) -> Ints:
     """Return codes of pairs, -1 where one is missing."""
     if not len(a):
         return a
@@ -208,7 +208,7 @@ class _Search:
         codes = self.some if sample else self.all
         context = codes[parents[0]]
         for other in parents[1:]:
-            context = _joined(context, codes[other])
+            context = _pair_codes(context, codes[other])
         integer = self.columns[name].kind == "integer"
         most = FEW if few and integer else np.inf
         unseen = UNSEEN_SAMPLE if sample else UNSEEN

@@ -35,7 +35,7 @@ _INSTANT = re.compile(
 _PRECISION = {0: "seconds", 3: "milliseconds", 6: "microseconds"}
 
 
-def _boolean(known: Sequence[str]) -> Write:
+def _boolean_writer(known: Sequence[str]) -> Write:
     """Return how booleans are written: the most frequent text of each."""
     words: dict[bool, str] = {}
     for word, _ in Counter(text.strip() for text in known).most_common():
@@ -55,7 +55,7 @@ def _boolean(known: Sequence[str]) -> Write:
     return write
 
 
-def _number(known: Sequence[str]) -> Write:
+def _number_writer(known: Sequence[str]) -> Write:
     """Return how numbers are written: with as many decimals as all others."""
     found = [_DECIMALS.fullmatch(text.strip()) for text in known]
     decimals = {len(match[1] or "") for match in found if match}
@@ -73,7 +73,7 @@ def _number(known: Sequence[str]) -> Write:
     return write
 
 
-def _instant(known: Sequence[str]) -> Write:
+def _instant_writer(known: Sequence[str]) -> Write:
     """Return how instants are written: ISO 8601 in the precision and zone of others."""
     found = [_INSTANT.fullmatch(text.strip()) for text in known]
     forms = {
@@ -104,15 +104,15 @@ def _instant(known: Sequence[str]) -> Write:
 
 
 _WRITERS: Mapping[str, Callable[[Sequence[str]], Write]] = {
-    "b": _boolean,
-    "i": _number,
-    "u": _number,
-    "f": _number,
-    "M": _instant,
+    "b": _boolean_writer,
+    "i": _number_writer,
+    "u": _number_writer,
+    "f": _number_writer,
+    "M": _instant_writer,
 }
 
 
-def _spelled(values: pd.Series, known: Sequence[str]) -> list[str]:
+def _spelled_values(values: pd.Series, known: Sequence[str]) -> list[str]:
     """Return imputed values as text, like that of the known cells of their column."""
     writer = _WRITERS.get(values.dtype.kind)
     write = writer(known) if writer is not None and len(known) else str
@@ -174,6 +174,6 @@ def as_in_file(
                 given = np.tile(frame[label].to_numpy(dtype=object), n_draws)[both]
                 at[both] = given != imputed[label].to_numpy(dtype=object)[both]
             known = written[cells.observed].tolist()
-            column[at] = _spelled(imputed[label][at], known)
+            column[at] = _spelled_values(imputed[label][at], known)
         columns[label] = pd.Series(column, index=imputed.index, dtype="str")
     return pd.DataFrame(columns)

@@ -139,7 +139,7 @@ def _bound_condition(
     return [column.name, "<=" if downwards else ">", stored], inside, observed
 
 
-def _negated(condition: Condition) -> Condition:
+def _negated_condition(condition: Condition) -> Condition:
     name, operator, levels = condition
     return [name, {"in": "not in", "not in": "in"}[operator], levels]
 
@@ -193,7 +193,7 @@ class _Search:
         coded = (_Coded(frame, column, self.rows) for column in learned)
         self.coded = [column for column in coded if column.size > 1]
 
-    def _sampled(self, columns: Sequence[int]) -> npt.NDArray[np.float32]:
+    def _missing_in_sample(self, columns: Sequence[int]) -> npt.NDArray[np.float32]:
         part = self.missing[:, columns]
         part = part if self.rows is None else part[self.rows]
         return part.astype(np.float32)
@@ -205,7 +205,7 @@ class _Search:
 
     def single(self, columns: Sequence[int]) -> list[Finding | None]:
         """Return for each column the best condition on one other column."""
-        m = self._sampled(columns)
+        m = self._missing_in_sample(columns)
         ones = np.ones((len(m), 1), np.float32)
         counts = _sums_per_code(self.coded, np.concatenate([ones, m], axis=1))
         splits: list[list[_Split]] = [[] for _ in columns]
@@ -290,7 +290,7 @@ class _Search:
         second the rest. Missing where one *and* the other hold is the same for the
         observed cells.
         """
-        missing = self._sampled([column])[:, 0] > 0
+        missing = self._missing_in_sample([column])[:, 0] > 0
         best: Finding | None = None
         pool = self.coded[:MOST_COLUMNS_TWO]
         for target, join in ((missing, "or"), (~missing, "and")):
@@ -309,12 +309,14 @@ class _Search:
                 if pool[at].numeric:
                     continue
                 rest = (pool[at].codes >= 0) & ~np.append(pure, False)[pool[at].codes]
-                finding = self._second(column, target, join, at, pure, rest)
+                finding = self._with_second_condition(
+                    column, target, join, at, pure, rest
+                )
                 if finding and (best is None or _errors(finding) < _errors(best)):
                     best = finding
         return best
 
-    def _second(
+    def _with_second_condition(
         self, column: int, target: Bools, join: str, at: int, pure: Bools, rest: Bools
     ) -> Finding | None:
         """Return the condition on a first column with the best one on a second."""
@@ -333,7 +335,11 @@ class _Search:
             two, in_two, known_two = self._condition(split, missing)
             inside, known = in_one | in_two, known_one & known_two
             if join == "and":
-                one, two, inside = _negated(one), _negated(two), ~inside
+                one, two, inside = (
+                    _negated_condition(one),
+                    _negated_condition(two),
+                    ~inside,
+                )
             finding = self._finding(
                 [one, two], join, inside & known, known, missing, OUTSIDE_TWO
             )

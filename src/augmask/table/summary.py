@@ -124,12 +124,12 @@ class ColumnSummary:
         codes, levels = cells.factorized
         if len(levels) <= MAX_DISTINCT:
             counts = np.bincount(codes, minlength=len(levels))
-            return cls(_distinct(cells, levels), rows, len(values), counts)
+            return cls(_cells_of_values(cells, levels), rows, len(values), counts)
         digest, ends = None, levels[:0]
         if cells.form != "text":
             digest = _digest_of(_as_floats(values))
             ends = np.stack([values.min(), values.max()])
-        return cls(_distinct(cells, ends), rows, len(values), None, digest)
+        return cls(_cells_of_values(cells, ends), rows, len(values), None, digest)
 
     def merged(self, other: ColumnSummary) -> ColumnSummary:
         """Return the summary of the rows of both."""
@@ -144,16 +144,16 @@ class ColumnSummary:
             counts = np.zeros(len(levels), np.int64)
             np.add.at(counts, codes, weights)
             if len(levels) <= MAX_DISTINCT:
-                cells = _distinct(self.cells, levels)
+                cells = _cells_of_values(self.cells, levels)
                 return ColumnSummary(cells, rows, observed, counts)
         if self.cells.form == "text":
-            cells = _distinct(self.cells, levels[:0])
+            cells = _cells_of_values(self.cells, levels[:0])
             return ColumnSummary(cells, rows, observed, None)
-        digest = _merged_digest(self._digested(), other._digested())
-        ends = _distinct(self.cells, np.stack([both.min(), both.max()]))
+        digest = _merged_digest(self._digest_bytes(), other._digest_bytes())
+        ends = _cells_of_values(self.cells, np.stack([both.min(), both.max()]))
         return ColumnSummary(ends, rows, observed, None, digest)
 
-    def _digested(self) -> bytes:
+    def _digest_bytes(self) -> bytes:
         if self.digest is not None:
             return self.digest
         assert self.counts is not None
@@ -175,7 +175,7 @@ class ColumnSummary:
         raw = np.array([digest.get_quantile(float(p)) for p in probabilities])
         if self.cells.form != "float":
             raw = np.rint(raw).astype(self.cells.values.dtype)
-        cells = _distinct(self.cells, raw)
+        cells = _cells_of_values(self.cells, raw)
         knots = encode_numbers(cells, column)
         exact = encode_numbers(self.cells, column)
         knots[probabilities == 0], knots[probabilities == 1] = exact.min(), exact.max()
@@ -192,7 +192,7 @@ class ColumnSummary:
         return pd.Series(values)
 
 
-def _distinct(cells: Cells, values: Any) -> Cells:
+def _cells_of_values(cells: Cells, values: Any) -> Cells:
     values = np.asarray(values)
     if cells.form == "datetime":
         values = values.astype("datetime64[ns]")
@@ -243,7 +243,7 @@ def merge(
 # -- the schema of the whole ---------------------------------------------------------
 
 
-def _representative(sample: pd.Series, summary: ColumnSummary) -> pd.Series:
+def _representative_cells(sample: pd.Series, summary: ColumnSummary) -> pd.Series:
     """Return cells that stand for a whole column.
 
     Counted values occur in proportion, at least once each, and exactly as often as in
@@ -293,7 +293,7 @@ def complete_column(
         What the user declares about the column.
     """
     missing_rate = (summary.rows - summary.observed) / summary.rows
-    cells = _representative(sample, summary)
+    cells = _representative_cells(sample, summary)
     if cells is not sample:
         own = dict(settings) | {"missing_as": column.missing_as}
         distinct = None if summary.counts is None else len(summary.counts)
@@ -322,11 +322,11 @@ def complete_column(
             suspected_na_values=column.suspected_na_values,
         )
     if column.kind == "category" and summary.counts is not None:
-        column = _with_counts(column, summary)
+        column = _with_counts_of_table(column, summary)
     return replace(column, missing_rate=missing_rate)
 
 
-def _with_counts(column: Column, summary: ColumnSummary) -> Column:
+def _with_counts_of_table(column: Column, summary: ColumnSummary) -> Column:
     """Return a category whose rare levels are those of the whole table."""
     levels = column.all_levels
     if len(levels) <= MAX_LEVELS:

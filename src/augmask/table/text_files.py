@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from augmask.errors import AugMaskWarning, DataError
-from augmask.table.dtype_recovery import are_numbers, is_code_like, suspected_texts
+from augmask.table.dtype_recovery import any_leading_zero, are_numbers, suspected_texts
 from augmask.table.read_options import ReadOptions
 
 SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".dat", ".data")
@@ -187,7 +187,7 @@ def _separator(path: Path, sample: str, more: bool) -> str:
         if sep != expected and not plain:
             warnings.warn(
                 f"{path} is separated by {SEPARATORS[sep]}, and is read so; "
-                f"--sep {_shown(sep)} says it",
+                f"--sep {_separator_as_typed(sep)} says it",
                 AugMaskWarning,
                 stacklevel=2,
             )
@@ -197,7 +197,7 @@ def _separator(path: Path, sample: str, more: bool) -> str:
         names = " or ".join(SEPARATORS[sep] for sep in fitting)
         raise DataError(
             f"{path} may be separated by {names}; say which with --sep "
-            f"{_shown(fitting[0])}"
+            f"{_separator_as_typed(fitting[0])}"
         )
     if len(header) > 1:
         return expected
@@ -209,12 +209,12 @@ def _separator(path: Path, sample: str, more: bool) -> str:
         raise DataError(
             f"the columns of {path} are not separated by {SEPARATORS[expected]}, its "
             f"first line is {first[0][:40]!r}; name the separator, e.g. "
-            f"--sep {_shown(others[0])}"
+            f"--sep {_separator_as_typed(others[0])}"
         )
     return expected
 
 
-def _shown(sep: str) -> str:
+def _separator_as_typed(sep: str) -> str:
     """Return a separator as one writes it on a command line."""
     return {"\t": "tab", BLANK: "space"}.get(sep, f"'{sep}'")
 
@@ -334,7 +334,7 @@ def _has_codes(text: Text) -> bool:
     return False
 
 
-def _largest(series: pd.Series) -> tuple[float, bool]:
+def _largest_float(series: pd.Series) -> tuple[float, bool]:
     """Return the largest absolute value of floats, and whether all are whole."""
     values = series.dropna().to_numpy(dtype=np.float64)
     whole = bool((np.rint(values) == values).all()) and len(values) > 0
@@ -345,7 +345,7 @@ def _needs_text(series: pd.Series, codes: bool) -> bool:
     """Whether the text of a column is needed to read its values correctly."""
     kind = series.dtype.kind
     if kind == "f":
-        largest, whole = _largest(series)
+        largest, whole = _largest_float(series)
         return largest >= EXACT or (codes and whole)
     if kind in "iu":
         return codes or kind == "u"
@@ -362,7 +362,7 @@ def _from_text(texts: pd.Series) -> pd.Series | None:
     """Return codes as text, digits as whole numbers if 64 bits hold them, else None."""
     known = texts.dropna()
     levels = pd.unique(known)
-    if is_code_like(levels):
+    if any_leading_zero(levels):
         return texts
     if not len(levels) or not all(_WHOLE.fullmatch(level) for level in levels):
         return None
@@ -434,7 +434,7 @@ def _restore_cells(
             columns[j], changed = column, True
     for j, column in enumerate(columns):
         if column.dtype.kind == "f" and column.isna().any():
-            largest, whole = _largest(column)
+            largest, whole = _largest_float(column)
             if whole and largest < EXACT:
                 columns[j], changed = column.astype("Int64"), True
     if not changed:
@@ -543,7 +543,7 @@ def _read(text: Text, names: list[str] | None, **options: Any) -> pd.DataFrame:
             return read(file)
 
 
-def _opened(path: Path, options: ReadOptions) -> tuple[Text, str, bool]:
+def _open_text(path: Path, options: ReadOptions) -> tuple[Text, str, bool]:
     """Return a file, its first characters, and whether there are more."""
     encoding = _encoding(path, options.encoding)
     sample, more = _sample(path, encoding)
@@ -564,7 +564,7 @@ def read_texts(path: Path, options: ReadOptions) -> pd.DataFrame:
     with warnings.catch_warnings():
         # It is told already.
         warnings.simplefilter("ignore", AugMaskWarning)
-        text, _, _ = _opened(path, options)
+        text, _, _ = _open_text(path, options)
     names = _given_names(text, options)
     return _read(text, names, dtype="str", keep_default_na=False)
 
@@ -573,7 +573,7 @@ def read_text_file(
     path: Path, options: ReadOptions, check_labels: Callable[[list[str]], None]
 ) -> pd.DataFrame:
     """Return the table in a text file; `check_labels` raises for names of no use."""
-    text, sample, more = _opened(path, options)
+    text, sample, more = _open_text(path, options)
     rows = text.rows
     if text.sep != BLANK:
         _check_quotes(io.StringIO(sample, newline=""), path, text.sep)

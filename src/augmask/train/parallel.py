@@ -78,7 +78,7 @@ def launched_by_torchrun() -> bool:
     return complete and int(os.environ["WORLD_SIZE"]) > 1
 
 
-def _initialized() -> bool:
+def _is_initialized() -> bool:
     """Whether there is a default process group."""
     imported = "torch.distributed" in sys.modules
     return imported and dist.is_available() and dist.is_initialized()
@@ -86,17 +86,17 @@ def _initialized() -> bool:
 
 def world_size() -> int:
     """Return the number of processes that train together, 1 outside of a group."""
-    return dist.get_world_size() if _initialized() else 1
+    return dist.get_world_size() if _is_initialized() else 1
 
 
 def rank() -> int:
     """Return the rank of this process, 0 outside of a group."""
-    return dist.get_rank() if _initialized() else 0
+    return dist.get_rank() if _is_initialized() else 0
 
 
 def is_main_process() -> bool:
     """Whether this process augments, writes and reports; needs no process group."""
-    if launched_by_torchrun() and not _initialized():
+    if launched_by_torchrun() and not _is_initialized():
         return int(os.environ["RANK"]) == 0
     return rank() == 0
 
@@ -199,7 +199,7 @@ def process_group() -> Iterator[None]:
     torchrun's environment and destroyed at the end. Blocks may be nested.
     """
     global _cpu_group
-    ours = launched_by_torchrun() and not _initialized()
+    ours = launched_by_torchrun() and not _is_initialized()
     if _cpu_group is not None or not (ours or world_size() > 1):
         yield
         return
@@ -221,7 +221,7 @@ def process_group() -> Iterator[None]:
         ) from error
     finally:
         cpu_group, _cpu_group = _cpu_group, None
-        if ours and _initialized():
+        if ours and _is_initialized():
             dist.destroy_process_group()
         elif cpu_group is not None:
             dist.destroy_process_group(cpu_group)

@@ -132,7 +132,7 @@ class Trainer:
         self.backward(loss)
         self.optimizer.step()
         self.ema.update()
-        self.record(loss, cells, supervised)
+        self.add_loss(loss, cells, supervised)
 
     def loss(
         self, noise: RNG, batch: Batch, supervised: Tensor, done: Tensor
@@ -154,7 +154,7 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         parallel.average_gradients(self.flat.collect_gradients())
 
-    def record(self, loss: Tensor, cells: Tensor, supervised: Tensor) -> None:
+    def add_loss(self, loss: Tensor, cells: Tensor, supervised: Tensor) -> None:
         """Keep the losses of a step on the device."""
         self._loss_sum += loss.detach()
         self.last = (cells, supervised)

@@ -172,7 +172,7 @@ def denoiser_of(backbone: Any) -> Denoiser:
     )
 
 
-def _padded(p: CatMoments, card: int) -> CatMoments:
+def _with_placeholder_level(p: CatMoments, card: int) -> CatMoments:
     """Return probabilities with a zero for the placeholder level, if there is one."""
     short = card - p.p.shape[1]
     return CatMoments(np.pad(p.p, ((0, 0), (0, short)))) if short else p
@@ -221,7 +221,8 @@ def inspect_model(
     perturbed = perturb(table, fitted.moments_, fitted.eta, fitted.lam)
     layout = model.layout_
     cat = [
-        _padded(p, card) for p, card in zip(perturbed.cat, layout.cards, strict=True)
+        _with_placeholder_level(p, card)
+        for p, card in zip(perturbed.cat, layout.cards, strict=True)
     ]
     table = table.filled(table.num, table.cat, layout)
     return (

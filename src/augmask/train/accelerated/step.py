@@ -130,4 +130,4 @@ class AcceleratedStep:
         loss, cells = self._loss(trainer.noise, batch, supervised, trainer.done)
         trainer.backward(loss)
         self._update()
-        trainer.record(loss, cells, supervised)
+        trainer.add_loss(loss, cells, supervised)

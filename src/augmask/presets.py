@@ -100,9 +100,8 @@ SMALL_BATCH = 256
 SMALL_STEPS = ((8_000, 600), (16_000, 1_000))
 MOST_SMALL_STEPS = 1_500
 # On a CPU, CDTD starts from the correlations and frequencies of the table, so it has
-# less to learn and memorises few cells sooner. Chosen on the tables of
-# benchmarks/panel/small.toml.
-STARTED_STEPS = ((3_000, 300),)
+# less to learn and memorises few cells sooner; docs/presets.md has what more steps do.
+STARTED_STEPS = ((3_000, 100), (8_000, 200))
 # With more numbers and levels, a linear model of all of them takes too long.
 MOST_LINEAR = 128
 # Starting from the table, and a direct path from all inputs to all outputs, take time
@@ -158,7 +157,7 @@ def choose_for_size(
     --------
     >>> choice = choose_for_size(200, 950, 12, "cpu", "cdtd")
     >>> choice.ensemble, choice.settings["steps"]
-    (4, 300)
+    (4, 100)
     >>> choose_for_size(20_000, 95_000, 12, "cpu", "cdtd") == AutoChoice()
     True
     """

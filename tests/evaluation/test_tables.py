@@ -272,6 +272,22 @@ def test_missing_values_are_nan_or_minus_one_if_allowed():
         numbers(_pair([1.0, np.inf, np.nan], [1.0]), "c", allow_missing=True)
 
 
+@pytest.mark.parametrize(
+    ("levels", "read"),
+    [
+        (["1.50", "2.25", "x"], [1.5, 2.25]),
+        (["1", "2", "x"], [1.0, 2.0]),
+        (["true", "false", "x"], [True, False]),
+    ],
+)
+def test_text_levels_that_came_back_as_numbers_are_the_same_levels(levels, read):
+    """A reader makes numbers of a column that lost its level of letters."""
+    tables = read_tables(
+        pd.DataFrame({"c": levels * 20}), pd.DataFrame({"c": read * 30})
+    )
+    assert set(tables.synthetic["c"]) == set(levels[:2])
+
+
 def test_a_column_without_values_has_no_levels_and_no_type():
     codes, levels, n_first = level_codes(
         _pair([None, None], [3, 4]), "c", allow_missing=True

@@ -195,6 +195,19 @@ def test_orders_that_always_hold_are_suggested_in_the_syntax_of_constraints():
     )
 
 
+def test_an_order_is_found_in_text_that_mixes_days_and_times():
+    rng = np.random.default_rng(0)
+    half_days = rng.integers(0, 400, 200)
+    start = pd.Timestamp("2024-01-01") + pd.to_timedelta(half_days * 12, unit="h")
+    end = start + pd.to_timedelta(rng.integers(1, 60, 200) * 12, unit="h")
+    text = {
+        name: [str(t.date()) if t.hour == 0 else f"{t:%Y-%m-%d %H:%M}" for t in times]
+        for name, times in {"start": start, "end": end}.items()
+    }
+    frame = pd.DataFrame(text)
+    assert suggest_constraints(frame, infer_schema(frame)) == ["start <= end"]
+
+
 def test_one_violation_prevents_a_suggestion_and_missing_values_do_not():
     frame = stays()
     frame.loc[5, "high"] = frame.loc[5, "low"] - 1

@@ -28,7 +28,7 @@ import pandas as pd
 from augmask.errors import DataError, UsageError, brief_repr, did_you_mean
 from augmask.rng import stream
 from augmask.table.cells import Cells, as_floats
-from augmask.table.codec import indicator_name
+from augmask.table.codec import indicator_name, levels_spelled_by
 from augmask.table.dtype_recovery import to_boolean, to_datetime, to_float
 from augmask.table.frames import read_frame
 from augmask.table.infer import infer_schema, missing_mask
@@ -221,7 +221,10 @@ def as_kind(cells: Cells, column: Column) -> pd.Series | None:
     if plain is None:
         return None
     codes, unique = plain.factorized
-    levels = list(map(str, unique)) if textual else unique.tolist()
+    levels = unique.tolist()
+    if textual:
+        spelled = {} if cells.form == "text" else levels_spelled_by(cells.form, known)
+        levels = [spelled.get(value, str(value)) for value in levels]
     if textual and cells.form != "text" and set(levels).isdisjoint(known):
         # A file in which "3" is the only level reads as numbers.
         return None

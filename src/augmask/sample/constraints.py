@@ -431,7 +431,8 @@ def _as_numbers(series: pd.Series, column: Column) -> np.ndarray:
     if column.kind != "datetime":
         plain = pd.to_numeric(series, errors="coerce")
         return np.asarray(plain.to_numpy(dtype=np.float64, na_value=np.nan))
-    dates = pd.to_datetime(series, errors="coerce", utc=True)
+    # without the format, all cells must look like the first
+    dates = pd.to_datetime(series, errors="coerce", utc=True, format="ISO8601")
     naive = dates.dt.tz_localize(None).astype("datetime64[us]")
     numbers = naive.astype("int64").to_numpy(dtype=np.float64)
     return np.where(np.asarray(naive.isna()), np.nan, numbers)

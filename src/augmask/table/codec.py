@@ -9,7 +9,7 @@ lattice, the levels and the time zone of their column.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,23 +134,38 @@ def _parse_level(level: str) -> Any:
         return float(level)
 
 
-def _as_text(cells: Cells, levels: Sequence[str]) -> Cells:
-    """Return numbers or booleans as the text levels that spell them.
+def levels_spelled_by(form: str, levels: Iterable[str]) -> dict[Any, str]:
+    """Return the text levels that spell a number or boolean, each by its value.
 
     A file reader makes numbers of digits that were learned as text.
+
+    Parameters
+    ----------
+    form : str
+        Of the cells that are read.
+    levels : iterable of str
+
+    Examples
+    --------
+    >>> levels_spelled_by("float", ["1.50", "2", "02", "b"])
+    {1.5: '1.50', 2: '2'}
     """
     spellings: dict[Any, list[str]] = {}
     for level in levels:
         spellings.setdefault(_parse_level(level), []).append(level)
     spellings.pop(None, None)
-    boolean = cells.form == "boolean"
-    unique = {
+    return {
         value: texts[0]
         for value, texts in spellings.items()
-        if len(texts) == 1 and isinstance(value, bool) == boolean
+        if len(texts) == 1 and isinstance(value, bool) == (form == "boolean")
     }
+
+
+def _as_text(cells: Cells, levels: Sequence[str]) -> Cells:
+    """Return numbers or booleans as the text levels that spell them."""
+    spelled = levels_spelled_by(cells.form, levels)
     codes, uniques = cells.factorized
-    texts = np.array([unique.get(value, "") for value in uniques.tolist()], object)
+    texts = np.array([spelled.get(value, "") for value in uniques.tolist()], object)
     return cells.with_values("text", texts[codes])
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -10,6 +11,14 @@ import pytest
 from augmask.table.table import Layout, Table
 
 MakeTable = Callable[..., Table]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interrupts() -> Iterator[None]:
+    """Let tests be interrupted, even where `make test` runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -133,6 +133,29 @@ def short(frame):
     return frame["height"] < 190
 
 
+def test_an_interrupted_job_leaves_no_calls_to_the_garbage_collector(
+    model, tmp_path, monkeypatch
+):
+    """The pool of processes is shared: late ends of calls would hit those of others."""
+    ended = []
+
+    def two_parts(*_, **__):
+        try:
+            yield 0, None
+            yield 1, None
+        finally:
+            ended.append(True)
+
+    def stop(*_) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("augmask.partitioned_rows.run_parts", two_parts)
+    with pytest.raises(KeyboardInterrupt) as held:
+        model.sample_to(tmp_path / "rows", 40, partitions=2, progress=stop)
+    assert ended, "while the traceback is still there"
+    assert held.tb is not None
+
+
 def test_conditions_constraints_and_missing_values(tmp_path):
     own = fit(constraints=["weight < height", short])
     out, other = tmp_path / "out", tmp_path / "other"

@@ -8,6 +8,10 @@ process, so there fits always run in worker processes.
 `run_parts` works on the parts of a table, on this machine (joblib) or on the workers
 of a Dask scheduler. Parts are files on a disk that all workers see, so only small
 results travel, and a part whose worker died is simply run again.
+
+Both are generators that share one pool of processes: a caller that may leave the loop
+early closes them (`contextlib.closing`). A forgotten one would end the calls of whoever
+uses the pool when it is garbage-collected.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import logging
 import sys
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -49,7 +53,7 @@ def run_each(
     *,
     cells: int,
     n_jobs: int | None = None,
-) -> Iterator[tuple[int, Result]]:
+) -> Generator[tuple[int, Result]]:
     """Yield `(i, function(*calls[i]))` for every call, as each one finishes.
 
     Parameters
@@ -172,7 +176,7 @@ def run_parts(
     shared: Any = None,
     scheduler: str | None = None,
     n_jobs: int | None = None,
-) -> Iterator[tuple[int, Result]]:
+) -> Generator[tuple[int, Result]]:
     """Yield `(i, function(parts[i], shared))` for every part, as each one finishes.
 
     Parameters

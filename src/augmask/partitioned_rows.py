@@ -12,7 +12,7 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -128,9 +128,10 @@ class _Job:
             scheduler=self.scheduler,
             n_jobs=self.n_jobs,
         )
-        for place, result in results:
-            done += rows[absent[place]]
-            report(done, total, result)
+        with closing(results):
+            for place, result in results:
+                done += rows[absent[place]]
+                report(done, total, result)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -163,10 +163,11 @@ def _summary(
     results = run_parts(
         _summary_and_sample_of, tasks, shared=na_values, scheduler=scheduler
     )
-    for done, (own, sample) in enumerate(_in_order(results), start=1):
-        columns = merge(columns, own) if columns else own
-        samples.append(sample)
-        progress("read", done, len(tasks), {})
+    with closing(results):
+        for done, (own, sample) in enumerate(_in_order(results), start=1):
+            columns = merge(columns, own) if columns else own
+            samples.append(sample)
+            progress("read", done, len(tasks), {})
     sample = pd.concat(samples, ignore_index=True)
     sample.attrs[INFERRED] = True
     return TableSummary(columns, sample)
@@ -292,9 +293,11 @@ def _write_shards(
         request.settings.validation_fraction,
     )
     done = total - len(absent)
-    for _ in run_parts(write_shard, absent, shared=task, scheduler=scheduler):
-        done += 1
-        progress("fill", done, total, {})
+    written = run_parts(write_shard, absent, shared=task, scheduler=scheduler)
+    with closing(written):
+        for _ in written:
+            done += 1
+            progress("fill", done, total, {})
     shards = [open_shard(job.path / shard_name(i)) for i in range(total)]
     rows = validation_rows(shards, VALIDATION_ROWS)
     facts = {

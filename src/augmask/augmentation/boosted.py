@@ -10,6 +10,7 @@ processes should import LightGBM (see `augmask/engine.py`), so models are sent a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
@@ -441,10 +442,11 @@ def _run_fits(
     columns, calls = fits
     cells = calls[0][0].size if calls else 0
     results: dict[int, Result] = {}
-    for i, result in run_each(function, calls, cells=cells, n_jobs=n_jobs):
-        results[columns[i]] = result
-        if progress is not None:
-            progress("augment", len(results), len(columns), {})
+    with closing(run_each(function, calls, cells=cells, n_jobs=n_jobs)) as finished:
+        for i, result in finished:
+            results[columns[i]] = result
+            if progress is not None:
+                progress("augment", len(results), len(columns), {})
     return dict(sorted(results.items()))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -266,11 +267,11 @@ class LgbmChain:
                 for j, card in columns
             ]
             models = {}
-            for i, model in run_each(
-                fit_to_text, calls, cells=x.size, n_jobs=self.n_jobs
-            ):
-                models[columns[i][0]] = model
-                count()
+            fits = run_each(fit_to_text, calls, cells=x.size, n_jobs=self.n_jobs)
+            with closing(fits):
+                for i, model in fits:
+                    models[columns[i][0]] = model
+                    count()
             # Sweeps follow column order, whichever fit finished first.
             self.models_ = dict(sorted(models.items()))
             x = self._sweep(x, 1, rng)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from augmask.cli.shared_options import replace_parameter
 from augmask.cli.terminal import (
     collect_warnings,
     print_error,
@@ -94,6 +95,10 @@ def _numbers(texts: Sequence[str] | None, kind: type, option: str) -> list[Any]:
     return numbers
 
 
+def _selection_option(text: str) -> Any:
+    return Annotated[list[str] | None, typer.Option(help=text)]
+
+
 class _Selection:
     """What the options of a command choose of a plan."""
 
@@ -134,25 +139,33 @@ class _Selection:
         return chosen
 
 
-Datasets = Annotated[
-    list[str] | None, typer.Option(help="data sets of the plan; default: all")
-]
-Mechanisms = Annotated[
-    list[str] | None, typer.Option(help="mechanisms of the plan; default: all")
-]
-Ratios = Annotated[
-    list[str] | None, typer.Option(help="ratios of the plan; default: all")
-]
-Seeds = Annotated[
-    list[str] | None, typer.Option(help="seeds of the plan; default: all")
-]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option(help="methods by label or generator, separated by commas"),
-]
-Device = Annotated[
+_SELECTION: dict[str, Any] = {
+    "datasets": _selection_option("data sets of the plan; default: all"),
+    "mechanisms": _selection_option("mechanisms of the plan; default: all"),
+    "ratios": _selection_option("ratios of the plan; default: all"),
+    "seeds": _selection_option("seeds of the plan; default: all"),
+    "methods": _selection_option("methods by label or generator, separated by commas"),
+}
+_DEVICE = Annotated[
     str | None, typer.Option(help="auto, cpu, cuda or mps; default: the plan's")
 ]
+
+
+def _selects_runs(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `selection` by the options that choose a part of a plan."""
+    return replace_parameter(
+        command, "selection", _SELECTION, lambda given: _Selection(**given)
+    )
+
+
+def _selects_runs_and_device(command: Callable[..., None]) -> Callable[..., None]:
+    """Do as `_selects_runs`, with the option that changes the plan's device."""
+    options = _SELECTION | {"device": _DEVICE}
+    return replace_parameter(
+        command, "selection", options, lambda given: _Selection(**given)
+    )
+
+
 Minutes = Annotated[
     float | None,
     typer.Option(help="start nothing new that would not end within this time"),
@@ -173,21 +186,18 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="repeat failed
 
 
 @app.command()
+@_selects_runs
 def plan(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
     as_json: Json = False,
 ) -> None:
     """List the methods of a plan, and count its runs: completed and pending."""
     from augmask_bench.results import facts_of, pending
 
     whole, folder = _open_plan(plan_file, out)
-    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods).of(whole.runs)
+    chosen = selection.of(whole.runs)
     grid = replace(whole, runs=tuple(chosen))
     _check_methods(grid.runs)
     left = pending(folder, grid.runs)
@@ -334,15 +344,11 @@ def _do_stages(
 
 
 @app.command()
+@_selects_runs_and_device
 def run(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
-    device: Device = None,
     minutes: Minutes = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -353,7 +359,7 @@ def run(
     """Fill, train and score the pending runs of a plan; completed ones are skipped."""
     _do_stages(
         *(("fill", "train", "score"), plan_file, out),
-        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        selection,
         minutes=minutes,
         scheduler=scheduler,
         jobs=jobs,
@@ -364,15 +370,11 @@ def run(
 
 
 @app.command()
+@_selects_runs_and_device
 def fill(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
-    device: Device = None,
     minutes: Minutes = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -381,7 +383,7 @@ def fill(
     """Fill the incomplete tables of pending runs; needs no GPU."""
     _do_stages(
         *(("fill",), plan_file, out),
-        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        selection,
         minutes=minutes,
         scheduler=scheduler,
         jobs=jobs,
@@ -392,15 +394,11 @@ def fill(
 
 
 @app.command()
+@_selects_runs_and_device
 def train(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
-    device: Device = None,
     minutes: Minutes = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -411,7 +409,7 @@ def train(
     """Train pending runs and store their rows; needs no LightGBM if filled."""
     _do_stages(
         *(("train",), plan_file, out),
-        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        selection,
         minutes=minutes,
         scheduler=scheduler,
         jobs=jobs,
@@ -422,15 +420,11 @@ def train(
 
 
 @app.command()
+@_selects_runs_and_device
 def score(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
-    device: Device = None,
     minutes: Minutes = None,
     scheduler: Scheduler = None,
     jobs: Jobs = None,
@@ -439,7 +433,7 @@ def score(
     """Score the stored rows of a plan; needs XGBoost and no GPU."""
     _do_stages(
         *(("score",), plan_file, out),
-        _Selection(datasets, mechanisms, ratios, seeds, methods, device),
+        selection,
         minutes=minutes,
         scheduler=scheduler,
         jobs=jobs,
@@ -450,9 +444,11 @@ def score(
 
 
 @app.command("export")
+@_selects_runs
 def export_(
     plan_file: PlanFile,
     to: Annotated[Path, typer.Argument(metavar="TO", help="folder of the archives")],
+    selection: _Selection,
     out: Out = None,
     what: Annotated[
         str,
@@ -462,18 +458,13 @@ def export_(
         ),
     ] = "all",
     size: Annotated[float, typer.Option(help="largest archive, in MiB")] = 15.0,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
     as_json: Json = False,
 ) -> None:
     """Write fills, rows and records into few, small archives for another machine."""
     from augmask_bench.exchange import export_grid
 
     grid, folder = _open_plan(plan_file, out)
-    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods).of(grid.runs)
+    chosen = selection.of(grid.runs)
     # without the lock: files are complete, also while a stage works on the folder
     files = export_grid(*(folder, chosen, to), stem=plan_file.stem, what=what, mib=size)
     sizes = {str(path): path.stat().st_size for path in files}
@@ -521,14 +512,11 @@ def import_(
 
 
 @app.command()
+@_selects_runs
 def status(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
     as_json: Json = False,
 ) -> None:
     """Count the runs of a grid by status, and list failed runs with the reasons."""
@@ -537,7 +525,7 @@ def status(
     from augmask_bench.stages import state_of
 
     grid, folder = _open_plan(plan_file, out)
-    runs = _Selection(datasets, mechanisms, ratios, seeds, methods).of(grid.runs)
+    runs = selection.of(grid.runs)
     frame = collect(folder, runs)
     states = Counter(state_of(folder, run) for run in runs)
     order = [*frame["status"].unique(), "trained", "pending"]
@@ -592,8 +580,10 @@ def _results(
 
 
 @app.command()
+@_selects_runs
 def table(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
     against: Annotated[
         str | None,
@@ -602,11 +592,6 @@ def table(
     scores: Annotated[
         Path | None, typer.Option(help="CSV file for the scores, one line per run")
     ] = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
     by_dataset: Annotated[
         bool,
         typer.Option("--by-dataset", help="print every metric by data set instead"),
@@ -627,8 +612,7 @@ def table(
 
     if scores is not None and scores.suffix != ".csv":
         raise UsageError(f"--scores must be a .csv file, got {scores}")
-    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods)
-    frame, folder = _results(plan_file, out, chosen)
+    frame, folder = _results(plan_file, out, selection)
     remove_derived(folder, RANKS)
     written: list[str] = []
     if scores is not None:
@@ -671,17 +655,14 @@ def table(
 
 
 @app.command()
+@_selects_runs
 def figures(
     plan_file: PlanFile,
+    selection: _Selection,
     out: Out = None,
     only: Annotated[
         list[str] | None, typer.Option(help="name of a figure; default: all")
     ] = None,
-    datasets: Datasets = None,
-    mechanisms: Mechanisms = None,
-    ratios: Ratios = None,
-    seeds: Seeds = None,
-    methods: Methods = None,
     as_json: Json = False,
 ) -> None:
     """Draw the figures for which there are results, as SVG and PNG."""
@@ -692,8 +673,7 @@ def figures(
         if name not in FIGURES:
             hint = did_you_mean(name, FIGURES)
             raise UsageError(f"there is no figure {name!r}{hint}")
-    chosen = _Selection(datasets, mechanisms, ratios, seeds, methods)
-    frame, folder = _results(plan_file, out, chosen)
+    frame, folder = _results(plan_file, out, selection)
     place = folder / "figures"
     place.mkdir(exist_ok=True)
     remove_derived(place, [f"{name}.*" for name in only or FIGURES])

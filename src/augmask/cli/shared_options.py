@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -102,39 +102,65 @@ def _options_except_na(given: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name != "na"}
 
 
-def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `open_table` of a command by the options about files."""
+def replace_parameter(
+    command: Callable[..., None],
+    name: str,
+    options: Mapping[str, Any],
+    make: Callable[[dict[str, Any]], Any],
+) -> Callable[..., None]:
+    """Replace a parameter of a command by options that several commands share.
+
+    Parameters
+    ----------
+    command : callable
+    name : str
+        The parameter.
+    options : mapping
+        Annotation of each option by its name; the default is None.
+    make : callable
+        Makes the argument from the values of the options.
+    """
 
     @wraps(command)
     def with_options(**values: Any) -> None:
-        from augmask.table.partitions import is_partitioned
-        from augmask.table.read_options import TableFile, options_from_texts
-
-        given = {name: values.pop(name) for name in _READ_OPTIONS}
-        options = options_from_texts(given.get("na") or (), **_options_except_na(given))
-
-        def open_table(path: Path) -> Any:
-            if not is_partitioned(path):
-                return TableFile(path, options)
-            for name, value in given.items():
-                if value not in (None, []):
-                    raise UsageError(
-                        f"--{name} does not apply to {path}, a table of Parquet files; "
-                        "leave it out"
-                    )
-            return path
-
-        command(**values, open_table=open_table)
+        given = {option: values.pop(option) for option in options}
+        command(**values, **{name: make(given)})
 
     own = signature(command, eval_str=True)
     parameters = []
     for each in own.parameters.values():
-        if each.name != "open_table":
+        if each.name != name:
             parameters.append(each)
             continue
         parameters += [
-            Parameter(name, each.kind, default=None, annotation=option)
-            for name, option in _READ_OPTIONS.items()
+            Parameter(option, each.kind, default=None, annotation=annotation)
+            for option, annotation in options.items()
         ]
     with_options.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     return with_options
+
+
+def _table_opener(given: dict[str, Any]) -> OpenTable:
+    """Return what opens a path as the options about files say."""
+    from augmask.table.partitions import is_partitioned
+    from augmask.table.read_options import TableFile, options_from_texts
+
+    options = options_from_texts(given.get("na") or (), **_options_except_na(given))
+
+    def open_table(path: Path) -> Any:
+        if not is_partitioned(path):
+            return TableFile(path, options)
+        for name, value in given.items():
+            if value not in (None, []):
+                raise UsageError(
+                    f"--{name} does not apply to {path}, a table of Parquet files; "
+                    "leave it out"
+                )
+        return path
+
+    return open_table
+
+
+def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter `open_table` of a command by the options about files."""
+    return replace_parameter(command, "open_table", _READ_OPTIONS, _table_opener)

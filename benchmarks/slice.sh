@@ -23,7 +23,8 @@ bench=".venv/bin/augmask bench"
 
 prepare() {
     mkdir -p gpu/data gpu/lib
-    cp "$AUGMASK_DATA"/*.csv.gz gpu/data/
+    # a copy of a file that nobody may write is replaced
+    cp -f "$AUGMASK_DATA"/*.csv.gz gpu/data/
     git rev-parse --short=12 HEAD > gpu/commit
     # the command line's packages, for the Python of that machine, and both packages'
     # metadata, because nothing is installed there

@@ -14,7 +14,8 @@ appends what is new to a CSV file; `page` writes the page. All go on where they 
 `--methods` takes names, `all`, `rivals` (all but ours) and `ours`.
 
 Tables are looked for in AUGMASK_DATA and AUGMASK_PANEL, environments in the checkout
-and in AUGMASK_ENVIRONMENTS.
+and in AUGMASK_ENVIRONMENTS. AUGMASK_PANEL_FILE names another panel than `panel.toml`,
+as `small.toml`.
 """
 
 from __future__ import annotations
